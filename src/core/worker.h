@@ -1,0 +1,61 @@
+/* A worker as the router knows it. Identity is (service, id); the object lives while the worker is discovered or somebody holds a reference
+ * (a request that tried it), so a name in `tried` outlives the worker. Fields are read freely on the loop thread and written only by core. */
+#ifndef CORE_WORKER_H
+#define CORE_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/span.h"
+#include "waybill/types.h"
+
+struct pool;
+struct charge;
+
+/* What the worker says of itself. */
+enum worker_state { WORKER_READY, WORKER_BUSY, WORKER_DRAINING, WORKER_LEAVING };
+/* What the router found out. Combined with the above by worker_standing (the truth table stands there). */
+enum worker_health { WORKER_HEALTHY, WORKER_EJECTED };
+enum worker_standing { STANDING_UNKNOWN, STANDING_DRAINING, STANDING_EJECTED, STANDING_BUSY, STANDING_FULL, STANDING_OVERLOADED, STANDING_FREE };
+
+struct worker {
+    unsigned magic;
+    unsigned refs;
+    struct pool *pool;
+    char id[WB_NAME_MAX + 1];
+    char class_name[WB_NAME_MAX + 1];
+    char *subject;        /* where requests go; owned */
+    char *cancel_subject; /* owned; NULL: no cancel is sent */
+    char *meta;           /* JSON text or NULL; owned */
+    char **adapters;      /* owned */
+    uint32_t adapter_count, adapter_slots;
+    bool is_static;       /* stands in the config */
+    bool follows_heartbeats;
+    bool heard;           /* a heartbeat of the present epoch was accepted */
+    bool discovered;      /* false: lost, gone, or a static one lost until heard again; kept only by references or by the config */
+    enum worker_state state;
+    enum worker_health health;
+    int64_t epoch;
+    uint32_t interval_ms, capacity, weight, ranks, next_rank;
+    uint32_t occupancy;   /* own charged attempts of the present epoch */
+    uint32_t others;      /* other routers' attempts, from heartbeats */
+    uint32_t reported_inflight, reported_queued;
+    uint64_t bytes_out;   /* sent and not yet answered */
+    uint64_t served, refused, failed; /* counts for show.workers */
+    mono heard_at, ejected_until, overloaded_until;
+    struct charge *charges; /* list of all charges on it, any epoch */
+    struct worker_private *priv; /* registry's and policies' own: index in the pool, deadlines, links */
+};
+
+enum worker_standing worker_standing(const struct worker *w, mono now);
+const char *worker_standing_name(enum worker_standing standing);
+const char *worker_state_name(enum worker_state state);
+static inline uint32_t worker_load_count(const struct worker *w)
+{
+    return w->occupancy + w->others;
+}
+void worker_ref(struct worker *w);
+void worker_unref(struct worker *w); /* frees at zero when not discovered; takes NULL */
+
+#endif
