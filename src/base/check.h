@@ -2,6 +2,7 @@
 #ifndef BASE_CHECK_H
 #define BASE_CHECK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 _Noreturn void check_failed(const char *what, const char *file, int line);

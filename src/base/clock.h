@@ -27,7 +27,7 @@ bool wall_parse(const char *text, wall *out);
 
 static inline mono mono_add_us(mono t, int64_t us) /* saturates at MONO_NEVER */
 {
-    return t.us > INT64_MAX - us ? MONO_NEVER : (mono){t.us + us};
+    return us > 0 && t.us > INT64_MAX - us ? MONO_NEVER : (mono){t.us + us};
 }
 
 static inline mono mono_add_ms(mono t, int64_t ms)

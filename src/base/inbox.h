@@ -14,7 +14,7 @@ struct inbox_item {
 struct inbox *inbox_create(struct loop *loop, unsigned max, void (*handle)(void *arg, struct inbox_item *item), void *arg);
 /* Loop thread, after the posting threads have ended. Items still queued are handed to `handle`. Takes NULL. */
 void inbox_destroy(struct inbox *inbox);
-/* Any thread. WB_FULL leaves the item with the caller. */
+/* Any thread. WB_FULL (max items wait) leaves the item with the caller. */
 WB_MUST_USE wb_status inbox_post(struct inbox *inbox, struct inbox_item *item);
 
 #endif

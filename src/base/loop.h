@@ -33,13 +33,15 @@ struct loop_hook *loop_hook_create(struct loop *loop, void (*fn)(void *arg), voi
 void loop_hook_destroy(struct loop_hook *hook);
 
 enum { LOOP_READ = 1, LOOP_WRITE = 2 };
-/* Watches fd (not owned). Callback gets the ready set; on an error condition both bits are set. Safe to close from inside. */
+/* Watches fd (not owned; made non-blocking), at first for nothing. Level-triggered. Callback gets the ready set; on an error condition both
+ * bits are set. Safe to close from inside. NULL: no memory, or fd cannot be watched or already is. */
 struct loop_io *loop_io_open(struct loop *loop, int fd, void (*fn)(void *arg, int ready), void *arg);
 void loop_io_want(struct loop_io *io, int events); /* 0 pauses */
 void loop_io_close(struct loop_io *io);            /* before close(fd); takes NULL */
 
 struct loop_timer *loop_timer_create(struct loop *loop, void (*fn)(void *arg), void *arg);
-void loop_timer_set(struct loop_timer *timer, mono due); /* once; MONO_NEVER cancels */
+/* Once, never before due; MONO_NEVER cancels. Set to a past time it fires in the next turn, so it cannot starve descriptors. */
+void loop_timer_set(struct loop_timer *timer, mono due);
 void loop_timer_destroy(struct loop_timer *timer);       /* takes NULL */
 
 struct loop_signal *loop_signal_open(struct loop *loop, int signum, void (*fn)(void *arg, int signum), void *arg);
@@ -51,7 +53,7 @@ void loop_wake_send(struct loop_wake *wake);
 void loop_wake_destroy(struct loop_wake *wake);
 
 /* Name lookup off the loop. The callback gets an array of addresses valid during the call (n = 0: failed, text says why). It is called
- * exactly once, unless loop_lookup_cancel came first. */
+ * exactly once, later, unless loop_lookup_cancel came first; the lookup is gone after it. NULL: no memory or a bad port, no call follows. */
 struct loop_address {
     unsigned char bytes[28]; /* a sockaddr_in or sockaddr_in6 */
     unsigned length;
@@ -60,6 +62,6 @@ struct loop_address {
 struct loop_lookup *loop_lookup_start(struct loop *loop, const char *host, int port,
                                       void (*fn)(void *arg, const struct loop_address *all, int n, const char *text),
                                       void *arg);
-void loop_lookup_cancel(struct loop_lookup *lookup);
+void loop_lookup_cancel(struct loop_lookup *lookup); /* takes NULL */
 
 #endif

@@ -36,7 +36,7 @@ static inline bool span_eq_str(struct span a, const char *text)
 
 static inline bool span_starts(struct span a, struct span prefix)
 {
-    return a.len >= prefix.len && memcmp(a.ptr, prefix.ptr, prefix.len) == 0;
+    return a.len >= prefix.len && (prefix.len == 0 || memcmp(a.ptr, prefix.ptr, prefix.len) == 0);
 }
 
 /* Decimal without sign, spaces or leading '+', at most 18 digits. False leaves *out alone. */
