@@ -1,0 +1,71 @@
+#!/usr/bin/python3
+"""clang-tidy on every source of the release build, two at a time. A file whose text, headers, flags and checks are as they were
+when it last passed is not looked at again (build/tidy holds the hashes)."""
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+
+import tree
+
+BUILD = os.path.join(tree.ROOT, "build", "release")
+CACHE = os.path.join(tree.ROOT, "build", "tidy")
+
+
+def closure(path, seen):
+    """The file and all of our own headers that it reaches."""
+    if path in seen or not os.path.exists(os.path.join(tree.ROOT, path)):
+        return
+    seen.add(path)
+    for _, name, _ in tree.includes(path):
+        for place in ("src/", "include/", os.path.dirname(path) + "/", "tests/"):
+            closure(os.path.normpath(place + name), seen)
+
+
+def stamp_of(path, command):
+    digest = hashlib.sha256(command.encode())
+    seen = set()
+    closure(path, seen)
+    for one in sorted(seen) + [".clang-tidy"]:
+        digest.update(one.encode() + b"\0" + tree.text(one).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def look(path):
+    done = subprocess.run(["clang-tidy", "--quiet", "-p", BUILD, path], capture_output=True, text=True, cwd=tree.ROOT)
+    noise = re.compile(r"^\d+ warnings? (generated|treated)|^Suppressed |^Use -header-filter|^\d+ warnings? and \d+ errors? generated")
+    words = "\n".join(line for line in (done.stdout + done.stderr).splitlines() if line and not noise.match(line))
+    return path, done.returncode, words
+
+
+def main():
+    listing = os.path.join(BUILD, "compile_commands.json")
+    if not os.path.exists(listing):
+        print("no %s: build the release first" % listing)
+        return 1
+    os.makedirs(CACHE, exist_ok=True)
+    with open(listing) as f:
+        commands = json.load(f)
+    work = {}
+    for entry in commands:
+        path = os.path.relpath(os.path.join(entry["directory"], entry["file"]), tree.ROOT)
+        if path.startswith("src/"):
+            stamp = stamp_of(path, entry["command"])
+            if not os.path.exists(os.path.join(CACHE, stamp)):
+                work[path] = stamp
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for path, code, words in pool.map(look, sorted(work)):
+            if code == 0:
+                open(os.path.join(CACHE, work[path]), "w").close()
+            else:
+                bad += 1
+                print(words)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
