@@ -29,7 +29,7 @@ struct js_message {
 WB_MUST_USE wb_status js_msg_get_parse(struct span json, struct js_message *out, struct buf *data);
 /* {"last_by_subj":"..."} */
 WB_MUST_USE wb_status js_msg_get_request(struct buf *out, struct span subject);
-/* {"subject":"..."} for STREAM.NAMES, and its answer: calls fn per name; code as above. */
+/* {"subject":"..."} for STREAM.NAMES, and its answer: calls fn per name. WB_UNSUPPORTED: the server answered with an error. */
 WB_MUST_USE wb_status js_names_request(struct buf *out, struct span subject);
 WB_MUST_USE wb_status js_names_parse(struct span json, void (*fn)(void *arg, struct span name), void *arg);
 
