@@ -1,0 +1,711 @@
+/* The ledger: attribution records on their way to the bucket.
+ *
+ * An entry is one record, with at most two revisions: the first when the first answer arrived, for
+ * a stream a second when it ended. It is in exactly one of these places: queued   to be written
+ * when the gate is open; order of arrival sent     published to $KV.<bucket>.<key>, its
+ * acknowledgement awaited (ACK_MS) reading  a compare-and-set failed: the present record is being
+ * read from the leader (READ_MS) stored   its first revision is acknowledged (or was given up) and
+ * its stream runs on and in none once it is done. Writes are pipelined up to WINDOW; the backlog is
+ * bounded in entries and bytes: over it a revision is dropped and counted, requests go on. When
+ * JetStream says no or nothing (503, full, timeout), the gate closes with back-off and one entry at
+ * a time probes it, so a missing bucket costs a few messages a second. A record that could not be
+ * written within GIVE_UP_MS is given up and counted.
+ *
+ * The rules of who may overwrite whom are spec section 6's: the first try of a first revision is a
+ * plain put if the router made the id, else compare-and-set on 0; everything later is a
+ * compare-and-set; on "wrong last sequence" (10071) the record is read and judge() decides. */
+#include "router/ledger.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/id.h"
+#include "base/loop.h"
+#include "store/store.h"
+#include "wire/headers.h"
+#include "wire/js.h"
+
+#define WINDOW 4096
+#define ENTRIES_MAX 65536
+#define BACKLOG_BYTES_MAX (64u * 1024 * 1024)
+#define ACK_MS 5000
+#define READ_MS 1000
+#define GIVE_UP_MS 120000
+#define GATE_MIN_MS 250 /* ADR-22: pause between tries while JetStream has no leader */
+#define GATE_MAX_MS 5000
+#define ROUNDS_MAX 3
+#define ENTRY_MAGIC 0x656e7472u
+#define ERR_WRONG_SEQUENCE 10071
+#define NO_EXPECT UINT64_MAX
+
+enum entry_place { ENTRY_QUEUED, ENTRY_SENT, ENTRY_READING, ENTRY_STORED, ENTRY_PLACES };
+
+struct entry {
+    unsigned magic;
+    uint8_t place, rounds;
+    bool ending;   /* the revision under way is the stream's end */
+    bool open;     /* its stream runs: an end will come */
+    bool tried;    /* the revision under way was published before */
+    bool replaces; /* the end stands in for a first revision that was given up */
+    uint16_t key_len;
+    uint32_t first_len, end_len;
+    uint64_t handle, transit, rid, expect, revision;
+    mono born, sent_at;
+    wall received_at;
+    struct entry *next, *prev;
+    struct deadline confirm; /* before_reply: how long the answer waits */
+    struct ledger *ledger;
+    char *first; /* key, then the first revision's value */
+    char *end;
+};
+
+struct entry_list {
+    struct entry *head, *tail;
+    uint32_t count;
+};
+
+struct ledger {
+    struct router *router;
+    struct slab *entries;
+    struct entry_list lists[ENTRY_PLACES];
+    uint64_t bytes;
+    struct loop_timer *timer;
+    struct loop_hook *hook;
+    mono gate_until; /* closed until then */
+    int64_t gate_ms; /* present back-off; 0: open */
+    bool probing;    /* one entry is out to see whether the gate may open */
+    char kv_prefix[WB_SUBJECT_MAX], get_subject[WB_SUBJECT_MAX], inbox[WB_SUBJECT_MAX];
+    size_t kv_prefix_len, inbox_len;
+    struct buf scratch, data;
+};
+
+static void pump(struct ledger *l, mono now);
+
+static void put_in(struct entry *e, enum entry_place place, bool front)
+{
+    struct entry_list *list;
+
+    if (e->place != ENTRY_PLACES) {
+        list = &e->ledger->lists[e->place];
+        if (e->prev)
+            e->prev->next = e->next;
+        else
+            list->head = e->next;
+        if (e->next)
+            e->next->prev = e->prev;
+        else
+            list->tail = e->prev;
+        list->count--;
+    }
+    e->next = e->prev = NULL;
+    e->place = (uint8_t)place;
+    if (place == ENTRY_PLACES)
+        return;
+    list = &e->ledger->lists[place];
+    list->count++;
+    if (front) {
+        e->next = list->head;
+        if (list->head)
+            list->head->prev = e;
+        else
+            list->tail = e;
+        list->head = e;
+    } else {
+        e->prev = list->tail;
+        if (list->tail)
+            list->tail->next = e;
+        else
+            list->head = e;
+        list->tail = e;
+    }
+}
+
+static struct transit *transit_of(struct entry *e)
+{
+    return e->transit ? slab_get(e->ledger->router->transits, e->transit) : NULL;
+}
+
+static void confirm(struct entry *e, bool confirmed, mono now)
+{
+    struct transit *t = transit_of(e);
+
+    deadline_cancel(e->ledger->router->deadlines, &e->confirm);
+    if (t && t->held_for_ack)
+        relay_release(t, confirmed, now);
+}
+
+static void discard(struct entry *e, mono now)
+{
+    struct ledger *l = e->ledger;
+    struct transit *t = transit_of(e);
+
+    if (t && t->entry == e->handle)
+        t->entry = 0;
+    confirm(e, false, now);
+    put_in(e, ENTRY_PLACES, false);
+    l->bytes -= e->first_len + e->end_len;
+    free(e->first);
+    free(e->end);
+    e->magic = 0;
+    slab_give(l->entries, e->handle);
+}
+
+/* The revision under way is over. */
+static void revision_done(struct entry *e, bool stored, mono now)
+{
+    e->tried = false;
+    e->rounds = 0;
+    if (e->ending || (!e->open && !e->end)) {
+        confirm(e, stored, now);
+        discard(e, now);
+        return;
+    }
+    confirm(e, stored, now);
+    e->replaces = !stored;
+    if (e->end) {
+        e->ending = true;
+        e->expect = stored ? e->revision : 0;
+        put_in(e, ENTRY_QUEUED, false);
+    } else {
+        put_in(e, ENTRY_STORED, false);
+    }
+}
+
+static void count(struct entry *e, enum count which)
+{
+    router_count(e->ledger->router, which);
+}
+
+static void give_up(struct entry *e, mono now)
+{
+    count(e, COUNT_ATTRIBUTION_FAILED);
+    revision_done(e, false, now);
+}
+
+static void superseded(struct entry *e, mono now)
+{
+    count(e, COUNT_ATTRIBUTION_SUPERSEDED);
+    e->open = false; /* what comes later of this request is older too */
+    confirm(e, false, now);
+    discard(e, now);
+}
+
+static void close_gate(struct ledger *l, mono now)
+{
+    if (l->gate_ms && mono_before(now, l->gate_until))
+        return; /* one of a burst: the first closed it */
+    l->gate_ms = l->gate_ms ? l->gate_ms * 2 : GATE_MIN_MS;
+    if (l->gate_ms > GATE_MAX_MS)
+        l->gate_ms = GATE_MAX_MS;
+    l->gate_until = mono_add_ms(
+        now, l->gate_ms / 2 + (int64_t)rng_below(&l->router->rng, (uint64_t)l->gate_ms / 2 + 1));
+    l->probing = false;
+    loop_timer_set(l->timer, l->gate_until);
+}
+
+static void open_gate(struct ledger *l)
+{
+    l->gate_ms = 0;
+    l->probing = false;
+}
+
+/* Not acknowledged: to be tried again, or given up if it is too old. */
+static void again(struct entry *e, mono now)
+{
+    if (mono_diff_us(now, e->born) > GIVE_UP_MS * 1000LL) {
+        e->born = now; /* the end has its own time */
+        give_up(e, now);
+        return;
+    }
+    count(e, COUNT_ATTRIBUTION_RETRIED);
+    if (!e->ending && e->expect == NO_EXPECT)
+        e->expect = 0; /* a repeat is a compare-and-set */
+    put_in(e, ENTRY_QUEUED, true);
+}
+
+static struct span value_of(const struct entry *e)
+{
+    return e->ending ? span_of(e->end, e->end_len)
+                     : span_of(e->first + e->key_len, e->first_len - e->key_len);
+}
+
+static size_t inbox_for(struct ledger *l, char kind, uint64_t handle, char *out)
+{
+    memcpy(out, l->inbox, l->inbox_len);
+    out[l->inbox_len] = kind;
+    id_encode(out + l->inbox_len + 1, TOKEN_HANDLE_LEN, handle);
+    return l->inbox_len + 1 + TOKEN_HANDLE_LEN;
+}
+
+static size_t kv_subject(struct entry *e, char *out)
+{
+    struct ledger *l = e->ledger;
+
+    memcpy(out, l->kv_prefix, l->kv_prefix_len);
+    memcpy(out + l->kv_prefix_len, e->first, e->key_len);
+    return l->kv_prefix_len + e->key_len;
+}
+
+static bool send(struct entry *e, mono now)
+{
+    struct ledger *l = e->ledger;
+    char subject[2 * WB_SUBJECT_MAX], inbox[WB_SUBJECT_MAX + 16];
+    struct span headers = SPAN_EMPTY;
+    wb_status status;
+
+    if (e->expect != NO_EXPECT) {
+        struct header_writer w;
+
+        buf_clear(&l->scratch);
+        header_open(&w, &l->scratch);
+        header_add_u64(&w, H_EXPECTED_LAST_SUBJECT_SEQ, e->expect);
+        if (header_close(&w) != WB_OK)
+            return false;
+        headers = buf_span(&l->scratch);
+    }
+    status =
+        lane_publish(l->router->back, span_of(subject, kv_subject(e, subject)),
+                     span_of(inbox, inbox_for(l, 'a', e->handle, inbox)), headers, value_of(e));
+    if (status == WB_TOO_LARGE || status == WB_INVALID) {
+        give_up(e, now);
+        return true;
+    }
+    if (status != WB_OK)
+        return false;
+    e->tried = true;
+    e->sent_at = now;
+    put_in(e, ENTRY_SENT, false);
+    return true;
+}
+
+static void pump(struct ledger *l, mono now)
+{
+    struct entry *e;
+
+    if (!lane_is_up(l->router->back))
+        return;
+    if (l->gate_ms && (l->probing || mono_before(now, l->gate_until)))
+        return;
+    while ((e = l->lists[ENTRY_QUEUED].head) && l->lists[ENTRY_SENT].count < WINDOW) {
+        if (!send(e, now)) {
+            loop_timer_set(l->timer, mono_add_ms(now, 20));
+            return;
+        }
+        if (l->gate_ms) {
+            l->probing = true;
+            break;
+        }
+    }
+}
+
+static void read_record(struct entry *e, mono now)
+{
+    struct ledger *l = e->ledger;
+    char subject[2 * WB_SUBJECT_MAX], inbox[WB_SUBJECT_MAX + 16];
+
+    if (++e->rounds > ROUNDS_MAX) {
+        give_up(e, now);
+        return;
+    }
+    buf_clear(&l->scratch);
+    if (js_msg_get_request(&l->scratch, span_of(subject, kv_subject(e, subject))) != WB_OK ||
+        lane_publish(l->router->back, span_str(l->get_subject),
+                     span_of(inbox, inbox_for(l, 'r', e->handle, inbox)), SPAN_EMPTY,
+                     buf_span(&l->scratch)) != WB_OK) {
+        again(e, now);
+        return;
+    }
+    e->sent_at = now;
+    put_in(e, ENTRY_READING, false);
+}
+
+static void acknowledged(struct entry *e, uint64_t seq, mono now)
+{
+    open_gate(e->ledger);
+    count(e, COUNT_ATTRIBUTION_WRITTEN);
+    e->revision = seq;
+    revision_done(e, true, now);
+}
+
+static void on_ack(struct entry *e, const struct lane_message *m, mono now)
+{
+    struct ledger *l = e->ledger;
+    struct js_ack ack;
+
+    if (e->place != ENTRY_SENT)
+        return;
+    if (m->headers.len && header_status(m->headers)) {
+        store_recheck(l->router->store, l->router->settings->attribution.bucket);
+        close_gate(l, now);
+        again(e, now);
+        return;
+    }
+    if (js_ack_parse(m->payload, &ack) != WB_OK) {
+        close_gate(l, now);
+        again(e, now);
+    } else if (ack.code == 0) {
+        acknowledged(e, ack.seq, now);
+    } else if (ack.err_code == ERR_WRONG_SEQUENCE) {
+        open_gate(l);
+        read_record(e, now);
+    } else if (ack.code == 400 && ack.err_code != 10167) {
+        open_gate(l);
+        give_up(e, now);
+    } else {
+        close_gate(l, now);
+        again(e, now);
+    }
+}
+
+static bool is_ours(const struct entry *e, const struct record_brief *b)
+{
+    char rid[192];
+
+    snprintf(rid, sizeof rid, "%s.%" PRId64 ".%" PRIu64, e->ledger->router->settings->id,
+             e->ledger->router->started_ms, e->rid);
+    return strcmp(rid, b->rid) == 0;
+}
+
+static void write_over(struct entry *e, uint64_t revision)
+{
+    count(e, COUNT_ATTRIBUTION_RETRIED);
+    e->expect = revision;
+    put_in(e, ENTRY_QUEUED, true);
+}
+
+/* Spec section 6: what follows when the bucket holds something else than expected. */
+static void judge(struct entry *e, const struct js_message *found, struct span data, mono now)
+{
+    struct record_brief brief;
+
+    if (found->marker) {
+        if (e->ending && !e->replaces)
+            superseded(e, now);
+        else
+            write_over(e, found->seq);
+    } else if (record_decode_brief(data, &brief) != WB_OK) {
+        superseded(e, now);
+    } else if (is_ours(e, &brief)) {
+        bool is_end = strcmp(brief.outcome, "streaming") != 0;
+
+        if (e->ending && !is_end)
+            write_over(e, found->seq);
+        else
+            acknowledged(e, found->seq, now);
+    } else if (brief.received_at.us < e->received_at.us) {
+        write_over(e, found->seq);
+    } else {
+        superseded(e, now);
+    }
+}
+
+static void on_read(struct entry *e, const struct lane_message *m, mono now)
+{
+    struct ledger *l = e->ledger;
+    struct js_message found;
+
+    if (e->place != ENTRY_READING)
+        return;
+    buf_clear(&l->data);
+    if ((m->headers.len && header_status(m->headers)) ||
+        js_msg_get_parse(m->payload, &found, &l->data) != WB_OK) {
+        close_gate(l, now);
+        again(e, now);
+    } else if (found.code == 404) {
+        found.marker = true;
+        found.seq = 0;
+        judge(e, &found, SPAN_EMPTY, now);
+    } else if (found.code) {
+        close_gate(l, now);
+        again(e, now);
+    } else {
+        judge(e, &found, buf_span(&l->data), now);
+    }
+}
+
+void ledger_on_inbox(struct ledger *l, struct span token, const struct lane_message *m, mono now)
+{
+    struct entry *e;
+
+    if (token.len != 1 + TOKEN_HANDLE_LEN)
+        return;
+    e = slab_get(l->entries, (uint64_t)id_decode(token.ptr + 1, TOKEN_HANDLE_LEN));
+    if (!e)
+        return;
+    MAGIC_CHECK(e, ENTRY_MAGIC);
+    if (token.ptr[0] == 'a')
+        on_ack(e, m, now);
+    else if (token.ptr[0] == 'r')
+        on_read(e, m, now);
+}
+
+/* Sent and reading entries stand in the order of time: only the heads can be late. */
+static void expire(struct ledger *l, enum entry_place place, int64_t limit_ms, mono now)
+{
+    struct entry *e;
+
+    while ((e = l->lists[place].head) && mono_diff_us(now, e->sent_at) > limit_ms * 1000) {
+        close_gate(l, now);
+        again(e, now);
+    }
+}
+
+static void tick(void *arg)
+{
+    struct ledger *l = arg;
+    mono now = loop_now(l->router->loop);
+
+    expire(l, ENTRY_SENT, ACK_MS, now);
+    expire(l, ENTRY_READING, READ_MS, now);
+    pump(l, now);
+    loop_timer_set(l->timer,
+                   mono_add_ms(now, l->lists[ENTRY_SENT].count || l->lists[ENTRY_READING].count ||
+                                            l->lists[ENTRY_QUEUED].count
+                                        ? 100
+                                        : 1000));
+}
+
+static void before_sleep(void *arg)
+{
+    struct ledger *l = arg;
+
+    if (l->lists[ENTRY_QUEUED].head)
+        pump(l, loop_now(l->router->loop));
+}
+
+static wb_status encode(struct transit *t, const char *outcome, int code, bool end,
+                        uint64_t rid_number, struct buf *out)
+{
+    struct router *r = t->router;
+    char rid[192];
+    struct record rec = {
+        .worker = span_str(t->server->id),
+        .rank = t->core.rank,
+        .attempt = t->core.attempt,
+        .service = t->service->name,
+        .request_id = span_of(t->id, t->id_len),
+        .selected = span_str(t->core.selected ? t->core.selected->id : NULL),
+        .policy = span_str(policy_name(t->service->settings->policy)),
+        .reason = span_str(reason_name(t->core.reason)),
+        .session = t->session.ptr ? t->session : SPAN_EMPTY,
+        .adapter = SPAN_EMPTY,
+        .subject = t->subject,
+        .router = r->id,
+        .worker_epoch = t->core.charge.worker ? t->core.charge.epoch : t->server->epoch,
+        .trace = t->trace.ptr ? t->trace : SPAN_EMPTY,
+        .received_at = t->received_at,
+        .first_reply_us = t->first_reply_us,
+        .finished_at = {-1},
+        .replies = -1,
+        .code = code ? code : -1,
+        .outcome = span_str(outcome),
+    };
+
+    for (unsigned i = 0; i < t->core.tried_count && rec.tried_count < RECORD_TRIED_MAX; i++) {
+        if (t->core.tried[i].cause == CAUSE_NONE)
+            continue;
+        rec.tried[rec.tried_count].worker = span_str(t->core.tried[i].worker->id);
+        rec.tried[rec.tried_count++].cause = span_str(cause_name(t->core.tried[i].cause));
+    }
+    if (end) {
+        rec.finished_at = (wall){t->received_at.us + mono_diff_us(loop_now(r->loop), t->received)};
+        rec.replies = (int64_t)(t->replies == WB_REPLIES_STREAM ? t->answers : 1);
+    }
+    memcpy(rid, r->id.ptr, r->id.len);
+    rec.rid = span_of(rid, r->id.len + (size_t)snprintf(rid + r->id.len, sizeof rid - r->id.len,
+                                                        ".%" PRId64 ".%" PRIu64, r->started_ms,
+                                                        rid_number));
+    return record_encode(&rec, out);
+}
+
+static void confirm_late(struct deadline *d, mono now)
+{
+    struct entry *e = CONTAINER_OF(d, struct entry, confirm);
+
+    MAGIC_CHECK(e, ENTRY_MAGIC);
+    confirm(e, false, now);
+}
+
+static bool room(struct ledger *l)
+{
+    if (ledger_backlog(l) < ENTRIES_MAX && l->bytes < BACKLOG_BYTES_MAX)
+        return true;
+    router_count(l->router, COUNT_ATTRIBUTION_DROPPED);
+    return false;
+}
+
+bool ledger_first(struct transit *t, const char *outcome, int code, mono now)
+{
+    struct router *r = t->router;
+    struct ledger *l = r->ledger;
+    struct entry *e;
+    uint64_t handle;
+    bool stream = t->replies == WB_REPLIES_STREAM;
+
+    if (r->settings->attribution.write == ATTRIBUTION_OFF || !room(l))
+        return false;
+    e = slab_take(l->entries, &handle);
+    if (!e) {
+        router_count(r, COUNT_ATTRIBUTION_DROPPED);
+        return false;
+    }
+    e->magic = ENTRY_MAGIC;
+    e->place = ENTRY_PLACES;
+    e->handle = handle;
+    e->ledger = l;
+    e->rid = ++r->rid_counter;
+    buf_clear(&l->data);
+    e->key_len = (uint16_t)(t->service->name.len + 1 + t->id_len);
+    if (buf_reserve(&l->data, e->key_len)) {
+        transit_key(t->service->name, span_of(t->id, t->id_len), l->data.data + l->data.tail);
+        buf_grew(&l->data, e->key_len);
+    }
+    if (encode(t, outcome, code, !stream, e->rid, &l->data) != WB_OK ||
+        !(e->first = malloc(buf_len(&l->data)))) {
+        e->magic = 0;
+        slab_give(l->entries, handle);
+        router_count(r, COUNT_ATTRIBUTION_DROPPED);
+        return false;
+    }
+    e->first_len = (uint32_t)buf_len(&l->data);
+    memcpy(e->first, buf_span(&l->data).ptr, e->first_len);
+    l->bytes += e->first_len;
+    e->transit = t->handle;
+    e->open = stream;
+    e->expect = t->made_id ? NO_EXPECT : 0;
+    e->born = now;
+    e->received_at = t->received_at;
+    deadline_init(&e->confirm, confirm_late);
+    if (t->held_for_ack &&
+        deadline_set(r->deadlines, &e->confirm,
+                     mono_add_ms(now, r->settings->attribution.write_timeout_ms)) != WB_OK)
+        t->held_for_ack = false;
+    t->entry = handle;
+    put_in(e, ENTRY_QUEUED, false);
+    return true;
+}
+
+void ledger_end(struct transit *t, const char *outcome, int code, mono now)
+{
+    struct router *r = t->router;
+    struct ledger *l = r->ledger;
+    struct entry *e = t->entry ? slab_get(l->entries, t->entry) : NULL;
+
+    if (!e || !e->open)
+        return;
+    e->open = false;
+    buf_clear(&l->data);
+    if (encode(t, outcome, code, true, e->rid, &l->data) == WB_OK &&
+        (e->end = malloc(buf_len(&l->data)))) {
+        e->end_len = (uint32_t)buf_len(&l->data);
+        memcpy(e->end, buf_span(&l->data).ptr, e->end_len);
+        l->bytes += e->end_len;
+    } else {
+        router_count(r, COUNT_ATTRIBUTION_DROPPED);
+    }
+    if (e->place != ENTRY_STORED)
+        return;
+    if (!e->end) {
+        discard(e, now);
+        return;
+    }
+    e->ending = true;
+    e->born = now;
+    e->expect = e->replaces ? 0 : e->revision;
+    put_in(e, ENTRY_QUEUED, false);
+}
+
+void ledger_link(struct ledger *l, bool up, mono now)
+{
+    struct entry *e;
+
+    if (up) {
+        open_gate(l);
+        return;
+    }
+    /* Whether what was sent arrived is unknown: each is tried again, as a repeat. */
+    while ((e = l->lists[ENTRY_SENT].tail))
+        again(e, now);
+    while ((e = l->lists[ENTRY_READING].tail))
+        again(e, now);
+}
+
+void ledger_bucket(struct ledger *l, bool there, mono now)
+{
+    (void)now;
+    if (there)
+        open_gate(l);
+}
+
+uint32_t ledger_backlog(const struct ledger *l)
+{
+    return l->lists[ENTRY_QUEUED].count + l->lists[ENTRY_SENT].count +
+           l->lists[ENTRY_READING].count;
+}
+
+uint64_t ledger_backlog_bytes(const struct ledger *l)
+{
+    return l->bytes;
+}
+
+bool ledger_idle(const struct ledger *l)
+{
+    return ledger_backlog(l) == 0;
+}
+
+struct ledger *ledger_create(struct router *r)
+{
+    struct ledger *l = calloc(1, sizeof *l);
+    const char *bucket = r->settings->attribution.bucket;
+
+    if (!l)
+        return NULL;
+    l->router = r;
+    l->entries = slab_create(sizeof(struct entry), ENTRIES_MAX + r->settings->limits.in_flight);
+    l->kv_prefix_len = (size_t)snprintf(l->kv_prefix, sizeof l->kv_prefix, "$KV.%s.", bucket);
+    snprintf(l->get_subject, sizeof l->get_subject, "$JS.API.STREAM.MSG.GET.KV_%s", bucket);
+    l->inbox_len = (size_t)snprintf(l->inbox, sizeof l->inbox, "%s.inbox.%s.l.",
+                                    r->settings->prefix, r->settings->id);
+    buf_init(&l->scratch, 4096);
+    buf_init(&l->data, 256 * 1024);
+    l->hook = loop_hook_create(r->loop, before_sleep, l);
+    l->timer = loop_timer_create(r->loop, tick, l);
+    if (!l->entries || !l->hook || !l->timer) {
+        ledger_destroy(l);
+        return NULL;
+    }
+    return l;
+}
+
+void ledger_start(struct ledger *l)
+{
+    loop_timer_set(l->timer, mono_add_ms(loop_now(l->router->loop), 100));
+}
+
+static void free_entry(void *arg, void *object, uint64_t handle)
+{
+    struct ledger *l = arg;
+    struct entry *e = object;
+
+    free(e->first);
+    free(e->end);
+    deadline_cancel(l->router->deadlines, &e->confirm);
+    slab_give(l->entries, handle);
+}
+
+void ledger_destroy(struct ledger *l)
+{
+    if (!l)
+        return;
+    if (l->entries)
+        slab_each(l->entries, free_entry, l);
+    slab_destroy(l->entries);
+    loop_timer_destroy(l->timer);
+    if (l->hook)
+        loop_hook_destroy(l->hook);
+    buf_fini(&l->scratch);
+    buf_fini(&l->data);
+    free(l);
+}

@@ -1,0 +1,757 @@
+/* Relay: what a worker sends on an attempt's reply subject, and what of it the client gets.
+ *
+ * A message is classified in the order of spec section 4; the first line that fits decides:
+ *   late, status line, a stream's acknowledgement, progress, error (refusal or answer), end,
+ * answer. Towards the client a transit sends data, at most one error, and in a stream exactly one
+ * empty end; each has its Waybill-Seq. Sending goes through one function, which holds messages back
+ * while the record's acknowledgement is awaited (attribution before_reply) or the front lane is
+ * away; what is held keeps its order and is bounded. The charge is released before anything that
+ * ends the request is sent. */
+#include "router/ledger.h"
+#include "router/presence.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/id.h"
+#include "base/loop.h"
+#include "wire/error_body.h"
+#include "wire/headers.h"
+#include "wire/js.h"
+
+#define SUSPECT_BYTES_MAX (64 * 1024)
+#define RETRY_AFTER_MAX_MS 60000
+
+/* What one pass over a worker's headers found. */
+struct scan {
+    bool waybill, progress, error, end, has_seq, seq_bad;
+    int code;
+    unsigned long long seq, retry_after_ms;
+};
+
+static struct scan scan_headers(struct span block)
+{
+    struct scan s = {.code = 500};
+    struct header_iter iter;
+    struct header_field f;
+    unsigned long long n;
+
+    if (block.len == 0)
+        return s;
+    header_begin(&iter, block);
+    while (header_next(&iter, &f)) {
+        if (header_is_waybill(f.name)) {
+            s.waybill = true;
+            if (span_eq(f.name, H_PROGRESS))
+                s.progress = span_eq_str(f.value, "true");
+            else if (span_eq(f.name, H_END))
+                s.end = span_eq_str(f.value, "true");
+            else if (span_eq(f.name, H_SEQ))
+                s.has_seq = true, s.seq_bad = !span_to_u64(f.value, &s.seq);
+            else if (span_eq(f.name, H_RETRY_AFTER_MS) && span_to_u64(f.value, &n))
+                s.retry_after_ms = n > RETRY_AFTER_MAX_MS ? RETRY_AFTER_MAX_MS : n;
+        } else if (span_eq(f.name, H_SERVICE_ERROR_CODE)) {
+            s.error = true;
+            s.code = span_to_u64(f.value, &n) && n <= 999 ? (int)n : 500;
+        } else if (span_eq(f.name, H_SERVICE_ERROR)) {
+            s.error = true;
+        }
+    }
+    return s;
+}
+
+static bool drop_waybill(void *arg, const struct header_field *f)
+{
+    (void)arg;
+    return header_is_waybill(f->name);
+}
+
+static bool is_stream(const struct transit *t)
+{
+    return t->replies == WB_REPLIES_STREAM;
+}
+
+/* ---- towards the client ---- */
+
+static void disclose(struct transit *t, struct header_writer *w)
+{
+    header_add(w, H_REQUEST_ID, span_of(t->id, t->id_len));
+    if (t->server) {
+        if (t->service->settings->disclose) {
+            header_add(w, H_WORKER, span_str(t->server->id));
+            if (t->core.rank >= 0)
+                header_add_u64(w, H_RANK, (unsigned long long)t->core.rank);
+        }
+        header_add_u64(w, H_ATTEMPT, t->core.attempt);
+    }
+    t->disclosed = true;
+}
+
+static mono front_due(const struct transit *t)
+{
+    return mono_min(t->total_due,
+                    mono_add_ms(t->received, t->service->settings->timeouts.first_reply_ms));
+}
+
+static wb_status hold_back(struct transit *t, struct span headers, struct span payload)
+{
+    struct held *h;
+
+    if (t->hold.first && t->hold.bytes + headers.len + payload.len > HOLD_BYTES_MAX)
+        return WB_FULL;
+    h = held_create(headers, payload);
+    if (!h)
+        return WB_NO_MEMORY;
+    held_append(&t->hold, h);
+    return WB_OK;
+}
+
+/* Sends one message to the client, or holds it. The headers are a whole block. */
+static wb_status send(struct transit *t, struct span headers, struct span payload)
+{
+    struct router *r = t->router;
+    wb_status status;
+
+    if (t->reply.len == 0)
+        return WB_OK;
+    if (t->held_for_ack) {
+        status = hold_back(t, headers, payload);
+        if (status != WB_FULL)
+            return status;
+        relay_release(t, false, loop_now(r->loop));
+    }
+    if (!t->held_for_front) {
+        status = lane_publish(r->front, t->reply, SPAN_EMPTY, headers, payload);
+        if (status != WB_CLOSED && status != WB_FULL)
+            return status;
+        t->held_for_front = true;
+    }
+    return hold_back(t, headers, payload);
+}
+
+/* Takes a finished transit out, or leaves it where its held messages wait. */
+static void settle(struct transit *t)
+{
+    struct router *r = t->router;
+
+    if (!t->hold.first) {
+        transit_dispose(t);
+        return;
+    }
+    request_end(&t->core, loop_now(r->loop));
+    transit_place(t, PLACE_HELD);
+    if (t->held_for_ack)
+        deadline_cancel(r->deadlines, &t->clock); /* the ledger's clock bounds it */
+    else
+        transit_arm(t, CLOCK_FRONT, front_due(t));
+}
+
+static void flush_held(struct transit *t)
+{
+    struct router *r = t->router;
+    struct held *h;
+
+    while ((h = t->hold.first)) {
+        wb_status status =
+            lane_publish(r->front, t->reply, SPAN_EMPTY, span_of(h->bytes, h->headers_len),
+                         span_of(h->bytes + h->headers_len, h->payload_len));
+
+        if (status == WB_CLOSED || status == WB_FULL) {
+            t->held_for_front = true;
+            return;
+        }
+        if (status != WB_OK)
+            router_count(r, COUNT_CLIENT_LOST);
+        free(held_take(&t->hold));
+    }
+    t->held_for_front = false;
+}
+
+static void mark_unconfirmed(struct transit *t)
+{
+    struct router *r = t->router;
+    struct held *old = held_take(&t->hold), *h, *rest = t->hold.first;
+    struct header_writer w;
+    struct held_list list = {0};
+
+    if (!old)
+        return;
+    router_count(r, COUNT_ATTRIBUTION_UNCONFIRMED);
+    buf_clear(&r->headers_out);
+    header_open(&w, &r->headers_out);
+    header_copy(&w, span_of(old->bytes, old->headers_len), NULL, NULL);
+    header_add(&w, H_ATTRIBUTION, SPAN_LIT("unconfirmed"));
+    h = header_close(&w) == WB_OK
+            ? held_create(buf_span(&r->headers_out),
+                          span_of(old->bytes + old->headers_len, old->payload_len))
+            : NULL;
+    if (h)
+        free(old);
+    else
+        h = old; /* without memory the answer goes out unmarked rather than not at all */
+    held_append(&list, h);
+    while ((rest = held_take(&t->hold)))
+        held_append(&list, rest);
+    t->hold = list;
+}
+
+void relay_release(struct transit *t, bool confirmed, mono now)
+{
+    (void)now;
+    if (!t->held_for_ack)
+        return;
+    t->held_for_ack = false;
+    if (!confirmed) {
+        char *scratch = NULL;
+        struct span kept = buf_span(&t->router->headers_out);
+        /* The block under way in headers_out may be what is being sent: keep it. */
+        size_t len = kept.len;
+
+        if (len && (scratch = malloc(len)))
+            memcpy(scratch, kept.ptr, len);
+        mark_unconfirmed(t);
+        buf_clear(&t->router->headers_out);
+        if (scratch && buf_append(&t->router->headers_out, scratch, len) != WB_OK)
+            router_count(t->router, COUNT_CLIENT_LOST);
+        free(scratch);
+    }
+    flush_held(t);
+    if (t->place == PLACE_HELD)
+        settle(t);
+}
+
+void relay_front_up(struct router *r, mono now)
+{
+    struct transit *next;
+
+    (void)now;
+    for (struct transit *t = r->places[PLACE_HELD].first; t; t = next) {
+        next = t->next;
+        if (!t->held_for_ack) {
+            flush_held(t);
+            settle(t);
+        }
+    }
+    for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
+        next = t->next;
+        if (t->held_for_front && !t->held_for_ack)
+            flush_held(t);
+    }
+}
+
+void relay_front_down(struct router *r, mono now)
+{
+    struct transit *next;
+
+    for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
+        next = t->next;
+        if (t->core.state == REQUEST_SERVED && t->seq_out > 0)
+            relay_interrupt(t, WB_INTERRUPTED, "the link to the client was lost during the stream",
+                            now);
+    }
+}
+
+/* ---- errors ---- */
+
+static const char *outcome_of(wb_status error)
+{
+    switch (error) {
+    case WB_INTERRUPTED:
+        return "interrupted";
+    case WB_CANCELLED:
+        return "cancelled";
+    case WB_TIMEOUT:
+        return "timeout";
+    default:
+        return "error";
+    }
+}
+
+struct trouble {
+    wb_status error;
+    const char *message;
+    const char *scope;
+    int64_t retry_after_ms;
+    const struct held *refusal; /* forwarded instead of a body of ours */
+};
+
+static wb_status error_body(struct transit *t, const struct trouble *e)
+{
+    struct router *r = t->router;
+    struct record_tried tried[RECORD_TRIED_MAX];
+    unsigned n = 0;
+
+    for (; n < t->core.tried_count && n < RECORD_TRIED_MAX; n++) {
+        tried[n].worker = span_str(t->core.tried[n].worker->id);
+        tried[n].cause = span_str(cause_name(t->core.tried[n].cause));
+    }
+    buf_clear(&r->body_out);
+    return error_body_encode(&r->body_out, e->error, span_str(e->message),
+                             span_of(t->id, t->id_len), tried, n, e->scope,
+                             t->service->settings->disclose);
+}
+
+static void error_headers(struct transit *t, const struct trouble *e, struct header_writer *w)
+{
+    if (e->refusal) {
+        header_copy(w, span_of(e->refusal->bytes, e->refusal->headers_len), drop_waybill, NULL);
+    } else {
+        header_add(w, H_SERVICE_ERROR, span_str(wb_status_text(e->error)));
+        header_add_u64(w, H_SERVICE_ERROR_CODE, (unsigned long long)wb_status_code(e->error));
+    }
+    header_add(w, H_ERROR, span_str(wb_status_name(e->error)));
+    header_add(w, H_DELIVERED, span_str(delivered_name(t->core.delivered)));
+    if (e->error == WB_OVERLOADED)
+        header_add_u64(w, H_RETRY_AFTER_MS,
+                       (unsigned long long)(e->retry_after_ms > 0 ? e->retry_after_ms : 1000));
+}
+
+static void send_checked(struct transit *t, struct header_writer *w, struct span payload)
+{
+    if (header_close(w) != WB_OK || send(t, buf_span(&t->router->headers_out), payload) != WB_OK)
+        router_count(t->router, COUNT_CLIENT_LOST);
+}
+
+static struct header_writer open_headers(struct transit *t)
+{
+    struct header_writer w;
+
+    buf_clear(&t->router->headers_out);
+    header_open(&w, &t->router->headers_out);
+    return w;
+}
+
+/* The end of a stream to the client; e NULL: it went well. `worker_error`: headers of the worker's
+ * own error, or empty. */
+static void send_end(struct transit *t, const char *outcome, const struct trouble *e,
+                     struct span worker_error)
+{
+    struct header_writer w = open_headers(t);
+
+    if (e)
+        error_headers(t, e, &w);
+    else if (worker_error.len)
+        header_copy(&w, worker_error, drop_waybill, NULL);
+    header_add_u64(&w, H_SEQ, ++t->seq_out);
+    disclose(t, &w);
+    header_add(&w, H_OUTCOME, span_str(outcome));
+    header_add_u64(&w, H_COUNT_, t->answers);
+    send_checked(t, &w, SPAN_EMPTY);
+}
+
+/* The one error message, and in a stream its end. */
+static void send_error(struct transit *t, const struct trouble *e, const char *outcome)
+{
+    struct header_writer w;
+    struct span payload = SPAN_EMPTY;
+
+    if (t->reply.len == 0)
+        return;
+    if (e->refusal && e->refusal->payload_len)
+        payload = span_of(e->refusal->bytes + e->refusal->headers_len, e->refusal->payload_len);
+    else if (!e->refusal || is_stream(t)) {
+        if (error_body(t, e) == WB_OK)
+            payload = buf_span(&t->router->body_out);
+    }
+    w = open_headers(t);
+    error_headers(t, e, &w);
+    if (is_stream(t))
+        header_add_u64(&w, H_SEQ, ++t->seq_out);
+    if (!t->disclosed || !is_stream(t))
+        disclose(t, &w);
+    send_checked(t, &w, payload);
+    if (is_stream(t))
+        send_end(t, outcome, e, SPAN_EMPTY);
+}
+
+void relay_error(struct transit *t, wb_status error, const char *message, const struct next *next,
+                 mono now)
+{
+    struct trouble e = {.error = error,
+                        .message = message,
+                        .scope = next->scope,
+                        .retry_after_ms = next->retry_after_ms,
+                        .refusal = next->forward_refusal ? t->refusal : NULL};
+
+    t->service->errors[error]++;
+    (void)now;
+    send_error(t, &e, outcome_of(error));
+    settle(t);
+}
+
+void relay_refuse(struct router *r, struct service *s, struct span reply, struct span id,
+                  bool stream, wb_status error, const char *message, int64_t retry_after_ms)
+{
+    struct header_writer w;
+
+    s->errors[error]++;
+    if (reply.len == 0)
+        return;
+    buf_clear(&r->body_out);
+    if (error_body_encode(&r->body_out, error, span_str(message), id, NULL, 0,
+                          error == WB_OVERLOADED ? "service" : NULL,
+                          s->settings->disclose) != WB_OK)
+        return;
+    for (unsigned seq = 1; seq <= (stream ? 2u : 1u); seq++) {
+        buf_clear(&r->headers_out);
+        header_open(&w, &r->headers_out);
+        header_add(&w, H_SERVICE_ERROR, span_str(wb_status_text(error)));
+        header_add_u64(&w, H_SERVICE_ERROR_CODE, (unsigned long long)wb_status_code(error));
+        header_add(&w, H_ERROR, span_str(wb_status_name(error)));
+        header_add(&w, H_REQUEST_ID, id);
+        header_add(&w, H_DELIVERED, SPAN_LIT("no"));
+        if (retry_after_ms > 0)
+            header_add_u64(&w, H_RETRY_AFTER_MS, (unsigned long long)retry_after_ms);
+        if (stream)
+            header_add_u64(&w, H_SEQ, seq);
+        if (seq == 2) {
+            header_add(&w, H_OUTCOME, SPAN_LIT("error"));
+            header_add_u64(&w, H_COUNT_, 0);
+        }
+        if (header_close(&w) != WB_OK ||
+            lane_publish(r->front, reply, SPAN_EMPTY, buf_span(&r->headers_out),
+                         seq == 2 ? SPAN_EMPTY : buf_span(&r->body_out)) != WB_OK)
+            router_count(r, COUNT_CLIENT_LOST);
+    }
+}
+
+/* ---- from the worker ---- */
+
+/* The attempt is answered: from here on who served is known. */
+static void served(struct transit *t, mono now)
+{
+    request_answered(&t->core, now);
+    charge_bytes_arrived(&t->core.charge, now);
+    t->server = t->core.charge.worker;
+    worker_ref(t->server);
+    t->first_reply_us = mono_diff_us(now, t->received);
+    router_count(t->router, COUNT_ANSWERED);
+}
+
+/* The heart: only after served is anything written about who served. What follows to the client
+ * waits for the bucket, if so configured. */
+static void attribute(struct transit *t, const char *outcome, int code, mono now)
+{
+    t->held_for_ack =
+        t->router->settings->attribution.write == ATTRIBUTION_BEFORE_REPLY && t->reply.len > 0;
+    ledger_first(t, outcome, code, now);
+}
+
+static void release_if_untaken(struct transit *t, mono now)
+{
+    if (t->held_for_ack && t->entry == 0)
+        relay_release(t, false, now);
+}
+
+static void end_request(struct transit *t, mono now)
+{
+    memset(t->token, 0, sizeof t->token);
+    request_end(&t->core, now);
+}
+
+/* Headers of a forwarded answer into headers_out; without the disclosure if it would not fit,
+ * WB_TOO_LARGE if even that does not. */
+static wb_status answer_headers(struct transit *t, const struct lane_message *m,
+                                const struct scan *s)
+{
+    struct router *r = t->router;
+    size_t max = lane_max_payload(r->front);
+    wb_status status;
+
+    for (int with = !t->disclosed; with >= 0; with--) {
+        struct header_writer w = open_headers(t);
+
+        header_copy(&w, m->headers, s->waybill ? drop_waybill : NULL, NULL);
+        if (is_stream(t))
+            header_add_u64(&w, H_SEQ, t->seq_out + 1);
+        if (with)
+            disclose(t, &w);
+        status = header_close(&w);
+        if (status != WB_OK)
+            return status;
+        if (buf_len(&r->headers_out) + m->payload.len <= max)
+            return WB_OK;
+    }
+    return WB_TOO_LARGE;
+}
+
+static void answer_one(struct transit *t, const struct lane_message *m, const struct scan *s,
+                       mono now)
+{
+    wb_status status;
+
+    served(t, now);
+    status = answer_headers(t, m, s);
+    if (status == WB_TOO_LARGE)
+        attribute(t, "error", wb_status_code(WB_PAYLOAD_TOO_LARGE), now);
+    else
+        attribute(t, s->error ? "error" : "done", s->error ? s->code : 0, now);
+    end_request(t, now);
+    if (status == WB_OK) {
+        if (send(t, buf_span(&t->router->headers_out), m->payload) != WB_OK)
+            router_count(t->router, COUNT_CLIENT_LOST);
+    } else {
+        struct trouble e = {.error = WB_PAYLOAD_TOO_LARGE,
+                            .message = "the answer exceeds the server's max_payload"};
+
+        t->service->errors[WB_PAYLOAD_TOO_LARGE]++;
+        send_error(t, &e, "error");
+    }
+    release_if_untaken(t, now);
+    settle(t);
+}
+
+static bool is_hole(struct transit *t, const struct scan *s)
+{
+    bool hole = false;
+
+    if (s->has_seq) {
+        hole = s->seq_bad || s->seq != t->seq_in + 1;
+        t->numbered = true;
+        t->seq_in++;
+    } else {
+        hole = t->numbered;
+    }
+    return hole;
+}
+
+void relay_interrupt(struct transit *t, wb_status error, const char *message, mono now)
+{
+    struct trouble e = {.error = error, .message = message};
+
+    if (error == WB_INTERRUPTED)
+        router_count(t->router, COUNT_INTERRUPTED);
+    t->service->errors[error]++;
+    dispatch_tell_cancel(t);
+    t->core.delivered = DELIVERED_YES;
+    ledger_end(t, outcome_of(error), wb_status_code(error), now);
+    end_request(t, now);
+    send_error(t, &e, outcome_of(error));
+    release_if_untaken(t, now);
+    settle(t);
+}
+
+static void finish_stream(struct transit *t, const char *outcome, int code,
+                          struct span worker_error, mono now)
+{
+    ledger_end(t, outcome, code, now);
+    end_request(t, now);
+    send_end(t, outcome, NULL, worker_error);
+    release_if_untaken(t, now);
+    settle(t);
+}
+
+/* False: it could not be forwarded and the stream has been ended. */
+static bool forward(struct transit *t, const struct lane_message *m, const struct scan *s,
+                    struct span payload, mono now)
+{
+    wb_status status = answer_headers(t, m, s);
+
+    if (status == WB_OK)
+        status = send(t, buf_span(&t->router->headers_out), payload);
+    if (status == WB_OK) {
+        t->seq_out++;
+        release_if_untaken(t, now);
+        return true;
+    }
+    if (status == WB_TOO_LARGE)
+        relay_interrupt(t, WB_PAYLOAD_TOO_LARGE,
+                        "a message of the stream exceeds the server's max_payload", now);
+    else
+        relay_interrupt(t, WB_INTERRUPTED, "the client's link holds as much as it may", now);
+    return false;
+}
+
+static void stream_error(struct transit *t, const struct lane_message *m, const struct scan *s,
+                         mono now)
+{
+    struct trouble e = {.error = WB_INTERNAL, .message = "the worker answered with an error"};
+    struct span payload = m->payload;
+
+    if (payload.len == 0 && error_body(t, &e) == WB_OK)
+        payload = buf_span(&t->router->body_out);
+    if (forward(t, m, s, payload, now))
+        finish_stream(t, "error", s->code, m->headers, now);
+}
+
+static void stream_message(struct transit *t, const struct lane_message *m, const struct scan *s,
+                           mono now)
+{
+    if (t->core.state == REQUEST_OUT) {
+        router_count(t->router, COUNT_STREAMS);
+        served(t, now);
+        attribute(t, "streaming", 0, now);
+    }
+    if (is_hole(t, s)) {
+        relay_interrupt(t, WB_INTERRUPTED, "the worker's numbering has a hole", now);
+        return;
+    }
+    transit_arm(t, CLOCK_INACTIVITY,
+                mono_add_ms(now, t->service->settings->timeouts.inactivity_ms));
+    if (s->error) {
+        stream_error(t, m, s, now);
+        return;
+    }
+    if (m->payload.len > 0) {
+        t->answers++;
+        router_count(t->router, COUNT_STREAM_MESSAGES);
+        if (!forward(t, m, s, m->payload, now))
+            return;
+    }
+    if (m->payload.len == 0 || s->end)
+        finish_stream(t, "done", 0, SPAN_EMPTY, now);
+}
+
+static bool refuses(const struct transit *t, int code)
+{
+    const struct service_settings *set = t->service->settings;
+
+    if (!set->retry.on_codes_set)
+        return code == 429 || (code == 503 && !t->core.charge.worker->is_static);
+    for (unsigned i = 0; i < set->retry.on_code_count; i++)
+        if (set->retry.on_codes[i] == code)
+            return true;
+    return false;
+}
+
+static void status_line(struct transit *t, int status, const struct lane_message *m, mono now)
+{
+    if (status == 503 && m->payload.len == 0 && t->core.state == REQUEST_OUT && !t->core.progressed)
+        dispatch_failed(t, CAUSE_NO_RESPONDERS, 0, now);
+    else
+        router_count(t->router, COUNT_FORGED);
+}
+
+static void classified(struct transit *t, const struct lane_message *m, mono now)
+{
+    struct scan s = scan_headers(m->headers);
+    struct worker *w = t->core.charge.worker;
+
+    worker_alive(w, now);
+    if (s.progress) {
+        router_count(t->router, COUNT_PROGRESS);
+        request_progress(&t->core, now);
+        charge_bytes_arrived(&t->core.charge, now);
+        transit_arm(t, CLOCK_INACTIVITY,
+                    mono_add_ms(now, t->service->settings->timeouts.inactivity_ms));
+    } else if (s.error && t->core.state == REQUEST_OUT && refuses(t, s.code)) {
+        free(t->refusal);
+        t->refusal = held_create(m->headers, m->payload);
+        dispatch_failed(t, CAUSE_REFUSED, (int64_t)s.retry_after_ms, now);
+    } else if (is_stream(t)) {
+        stream_message(t, m, &s, now);
+    } else {
+        answer_one(t, m, &s, now);
+    }
+}
+
+/* True: it is the acknowledgement of a stream that captures worker subjects, and was dropped. */
+static bool stream_ack(struct transit *t, const struct lane_message *m)
+{
+    struct presence *p = t->router->presence;
+    struct js_ack ack;
+
+    if (m->headers.len || !span_starts(m->payload, SPAN_LIT("{\"stream\":")) ||
+        js_ack_parse(m->payload, &ack) != WB_OK || ack.code)
+        return false;
+    if (presence_captures(p, ack.stream)) {
+        router_count(t->router, COUNT_STREAM_ACKS);
+        return true;
+    }
+    return false;
+}
+
+static void take_message(struct transit *t, const struct lane_message *m, mono now)
+{
+    int status = m->headers.len ? header_status(m->headers) : 0;
+
+    if (status)
+        status_line(t, status, m, now);
+    else if (t->replies == WB_REPLIES_NONE)
+        router_count(t->router, COUNT_LATE);
+    else if (!stream_ack(t, m))
+        classified(t, m, now);
+}
+
+static bool suspect(struct transit *t, const struct lane_message *m)
+{
+    struct js_ack ack;
+    struct held *h;
+
+    if (!t->suspects.first) {
+        if (t->ack_checked || t->replies == WB_REPLIES_NONE || m->headers.len ||
+            !span_starts(m->payload, SPAN_LIT("{\"stream\":")) ||
+            js_ack_parse(m->payload, &ack) != WB_OK || ack.code ||
+            presence_captures(t->router->presence, ack.stream))
+            return false;
+    }
+    h = held_create(m->headers, m->payload);
+    if (!h)
+        return false;
+    held_append(&t->suspects, h);
+    return true;
+}
+
+void relay_suspects(struct transit *t, mono now)
+{
+    struct router *r = t->router;
+    uint64_t handle = t->handle;
+    struct held *h;
+
+    presence_forget(r->presence, t);
+    t->ack_checked = true;
+    while (t && (h = held_take(&t->suspects))) {
+        struct lane_message m = {.headers = span_of(h->bytes, h->headers_len),
+                                 .payload = span_of(h->bytes + h->headers_len, h->payload_len)};
+
+        if (t->core.state == REQUEST_OUT || t->core.state == REQUEST_SERVED)
+            take_message(t, &m, now);
+        free(h);
+        t = slab_get(r->transits, handle);
+    }
+}
+
+static struct transit *find_attempt(struct router *r, struct span subject)
+{
+    struct span token, service, worker;
+    struct transit *t;
+    size_t at = r->reply_prefix_len;
+
+    if (subject.len < at + TOKEN_LEN + 6)
+        return NULL;
+    token = span_of(subject.ptr + subject.len - TOKEN_LEN, TOKEN_LEN);
+    t = slab_get(r->transits, (uint64_t)id_decode(token.ptr, TOKEN_HANDLE_LEN));
+    if (!t || memcmp(t->token, token.ptr, TOKEN_LEN) != 0 || !t->core.charge.worker)
+        return NULL;
+    /* The subject also names service and worker: a worker's permission ends there, so one that
+     * learned another's token can't use it. */
+    service = t->service->name;
+    worker = span_str(t->core.charge.worker->id);
+    if (subject.len != at + service.len + 1 + worker.len + 1 + r->id.len + 1 + TOKEN_LEN ||
+        memcmp(subject.ptr + at, service.ptr, service.len) != 0 ||
+        memcmp(subject.ptr + at + service.len + 1, worker.ptr, worker.len) != 0)
+        return NULL;
+    return t;
+}
+
+void relay_on_reply(void *arg, const struct lane_message *m)
+{
+    struct router *r = arg;
+    mono now = loop_now(r->loop);
+    struct transit *t = find_attempt(r, m->subject);
+
+    if (!t || (t->core.state != REQUEST_OUT && t->core.state != REQUEST_SERVED)) {
+        router_count(r, COUNT_LATE);
+        return;
+    }
+    if (!suspect(t, m)) {
+        take_message(t, m, now);
+        return;
+    }
+    if (t->suspects.first == t->suspects.last) {
+        presence_suspect(r->presence, t);
+        presence_check_streams(r->presence, now);
+    } else if (t->suspects.bytes > SUSPECT_BYTES_MAX) {
+        relay_suspects(t, now);
+    }
+}

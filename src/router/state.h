@@ -1,0 +1,212 @@
+/* The router's own state, shared by its parts. One struct router; a struct service for each
+ * configured one; a struct transit for each client message in flight. All on the loop thread.
+ *
+ * A transit is on exactly one of these, and moving is the state change:
+ *   running     its core request decides: an attempt is out, a stream runs, or a pause ticks
+ * (transit.clock is armed) link_wait   the back lane is down: nothing can be chosen; ends by back
+ * up or by the clock start_wait  its target was not heard of yet; ends by a worker joining, or by
+ * the clock held        all answers are in and the charge is released, but the messages to the
+ * client wait (for the bucket's acknowledgement, or for the front lane) transit_dispose takes it
+ * off, out of the id map and back into the slab: the only end. */
+#ifndef ROUTER_STATE_H
+#define ROUTER_STATE_H
+
+#include "base/buf.h"
+#include "base/deadline.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/rng.h"
+#include "base/slab.h"
+#include "core/request.h"
+#include "lane/header.h"
+#include "lane/lane.h"
+#include "router/counts.h"
+#include "router/settings.h"
+#include "wire/record.h"
+
+#define TOKEN_HANDLE_LEN 11 /* the transit's handle */
+#define TOKEN_RANDOM_LEN 16 /* 96 bits */
+#define TOKEN_LEN (TOKEN_HANDLE_LEN + TOKEN_RANDOM_LEN)
+#define HOLD_BYTES_MAX (1024 * 1024)
+
+struct ledger;
+struct presence;
+struct monitor;
+
+enum place { PLACE_RUNNING, PLACE_LINK_WAIT, PLACE_START_WAIT, PLACE_HELD, PLACE_COUNT };
+enum clock_kind {
+    CLOCK_NONE,
+    CLOCK_FIRST_REPLY,
+    CLOCK_INACTIVITY,
+    CLOCK_ONE_WAY,
+    CLOCK_PAUSE,
+    CLOCK_FRONT
+};
+
+/* A message to the client, or a suspect message from a worker, kept for later: header block then
+ * payload. */
+struct held {
+    struct held *next;
+    uint32_t headers_len, payload_len;
+    char bytes[];
+};
+struct held_list {
+    struct held *first, *last;
+    size_t bytes;
+};
+
+struct transit {
+    unsigned magic;
+    uint8_t place, clock_kind, replies;
+    bool filter_headers; /* some client header must not reach the worker */
+    bool in_map;
+    bool made_id;   /* the router made the request id */
+    bool numbered;  /* the worker numbers its stream messages */
+    bool disclosed; /* the first forwarded answer has carried the disclosure */
+    bool held_for_ack, held_for_front;
+    bool link_broke;  /* the back lane was lost while this attempt was out */
+    bool ack_checked; /* suspects were looked into: take messages as they are */
+    uint8_t hops, id_len;
+    uint64_t handle;
+    struct router *router;
+    struct service *service;
+    struct request core;
+    struct deadline clock;
+    struct transit *next, *prev;
+    mono received, clock_due, total_due;
+    wall received_at;
+    int64_t first_reply_us;
+    uint64_t seq_in, seq_out, answers;
+    uint64_t entry;                                               /* the ledger's handle; 0: none */
+    struct span subject, reply, headers, payload, session, trace; /* into memory */
+    char *memory; /* one block: subject, reply, headers, payload */
+    size_t memory_len;
+    struct worker *server;     /* who gave the first answer; a reference is held */
+    struct held *refusal;      /* last refusal, to be forwarded if nobody serves */
+    struct held_list hold;     /* towards the client */
+    struct held_list suspects; /* from the worker, while check (b) runs */
+    char token[TOKEN_LEN];
+    char id[WB_REQUEST_ID_MAX + 1];
+};
+
+struct transit_list {
+    struct transit *first, *last;
+    uint32_t count;
+};
+
+struct service {
+    const struct service_settings *settings;
+    struct router *router;
+    struct pool *pool;
+    struct span name, queue;
+    uint64_t *sids; /* one per subject; 0: not subscribed */
+    bool subscribed;
+    uint64_t errors[WB_STATUS_COUNT];
+    uint64_t requests, in_flight;
+};
+
+struct router {
+    unsigned magic;
+    struct loop *loop;
+    const struct router_settings *settings;
+    struct span prefix, id;
+    struct lane *front, *back;
+    struct registry *registry;
+    struct ledger *ledger;
+    struct presence *presence;
+    struct monitor *monitor;
+    struct store *store;
+    struct deadlines *deadlines;
+    struct loop_timer *timer;
+    struct loop_hook *hook;
+    struct slab *transits;
+    struct map *by_id; /* "<service>.<id>" to transit */
+    struct map *static_subjects;
+    struct map *services_by_name;
+    struct service *services;
+    unsigned service_count;
+    struct transit_list places[PLACE_COUNT];
+    uint64_t bytes_held;
+    struct rng rng;
+    uint64_t counts[COUNT_COUNT];
+    struct log_limit log_hostile, log_heartbeat, log_trouble;
+    struct buf headers_out, body_out;      /* scratch of the message under way */
+    char reply_prefix[2 * WB_SUBJECT_MAX]; /* "<prefix>.reply." */
+    size_t reply_prefix_len;
+    char id_prefix[16];
+    uint64_t id_counter, rid_counter;
+    int64_t started_ms; /* wall; part of rid */
+    mono started, start_until;
+    bool draining, drain_flushed, drain_overdue, denied, ready_said;
+    mono drain_due, timer_due, denied_due;
+    struct loop_timer *drain_timer;
+    void (*drained)(void *arg);
+    void *drained_arg;
+    uint64_t sid_reply, sid_inbox, sid_heartbeat;
+};
+
+static inline void router_count(struct router *r, enum count which)
+{
+    r->counts[which]++;
+}
+
+/* transit.c */
+struct transit *transit_create(struct router *r, struct service *s, const struct lane_message *m,
+                               mono now);
+void transit_place(struct transit *t, enum place place);
+void transit_arm(struct transit *t, enum clock_kind kind,
+                 mono due); /* never later than the total time */
+void transit_dispose(struct transit *t);
+struct transit *transit_of_charge(const struct charge *charge);
+size_t transit_key(struct span service, struct span id,
+                   char out[WB_NAME_MAX + WB_REQUEST_ID_MAX + 2]);
+struct held *held_create(struct span headers, struct span payload);
+void held_append(struct held_list *list, struct held *held);
+struct held *held_take(struct held_list *list);
+void held_clear(struct held_list *list);
+
+/* intake.c */
+void intake_on_request(void *arg, const struct lane_message *m);
+bool intake_reply_allowed(struct router *r, struct span reply);
+
+/* dispatch.c */
+void dispatch_start(struct transit *t, mono now);
+void dispatch_follow(struct transit *t, struct next next, mono now);
+void dispatch_failed(struct transit *t, enum cause cause, int64_t retry_after_ms, mono now);
+/* The end before a first answer: tells the client, tells the worker if an attempt is out, releases
+ * all. */
+void dispatch_give_up(struct transit *t, wb_status error, const char *message, mono now);
+void dispatch_cancel(struct transit *t, enum cause cause,
+                     mono now); /* by the client, admin or drain */
+void dispatch_clock(struct deadline *d, mono now);
+void dispatch_tell_cancel(struct transit *t); /* to the attempt's worker */
+
+/* relay.c */
+void relay_on_reply(void *arg, const struct lane_message *m);
+/* After the first answer: ends stream and record with this outcome ("interrupted", "timeout",
+ * "cancelled"). */
+void relay_interrupt(struct transit *t, wb_status error, const char *message, mono now);
+void relay_error(struct transit *t, wb_status error, const char *message, const struct next *next,
+                 mono now);
+/* An error to somebody who has no transit. */
+void relay_refuse(struct router *r, struct service *s, struct span reply, struct span id,
+                  bool stream, wb_status error, const char *message, int64_t retry_after_ms);
+void relay_release(struct transit *t, bool confirmed, mono now); /* sends what is held */
+void relay_suspects(struct transit *t, mono now); /* check (b) ended or its time ran out */
+void relay_front_up(struct router *r, mono now);
+void relay_front_down(struct router *r, mono now);
+
+/* control.c */
+void control_start(struct router *r);
+void control_event(struct router *r, const char *kind, struct span service, struct span worker,
+                   const char *detail);
+void control_stats(struct router *r, struct buf *out); /* the JSON of show.stats */
+
+/* metrics.c */
+wb_status metrics_write(struct router *r, struct buf *out);
+
+/* router.c */
+bool router_ready(const struct router *r);
+void router_subscribe_due(struct router *r, mono now);
+
+#endif

@@ -1,0 +1,202 @@
+#include "router/ledger.h"
+#include "router/presence.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/id.h"
+#include "base/loop.h"
+
+#define TRANSIT_MAGIC 0x7472616eu
+
+/* Ids are unique within a service, so the map's key is "<service>.<id>", written behind the
+ * message's bytes. */
+size_t transit_key(struct span service, struct span id,
+                   char out[WB_NAME_MAX + WB_REQUEST_ID_MAX + 2])
+{
+    memcpy(out, service.ptr, service.len);
+    out[service.len] = '.';
+    memcpy(out + service.len + 1, id.ptr, id.len);
+    return service.len + 1 + id.len;
+}
+
+static struct span copy_in(char **at, struct span from)
+{
+    struct span to = {*at, from.len};
+
+    if (from.len)
+        memcpy(*at, from.ptr, from.len);
+    *at += from.len;
+    return to;
+}
+
+struct transit *transit_create(struct router *r, struct service *s, const struct lane_message *m,
+                               mono now)
+{
+    size_t len = m->subject.len + m->reply.len + m->headers.len + m->payload.len;
+    uint64_t handle;
+    struct transit *t;
+    char *at;
+
+    if (r->bytes_held + len > r->settings->limits.bytes)
+        return NULL;
+    t = slab_take(r->transits, &handle);
+    if (!t)
+        return NULL;
+    t->memory = at = malloc(len + WB_NAME_MAX + WB_REQUEST_ID_MAX + 2);
+    if (!at) {
+        slab_give(r->transits, handle);
+        return NULL;
+    }
+    t->magic = TRANSIT_MAGIC;
+    t->handle = handle;
+    t->router = r;
+    t->service = s;
+    t->memory_len = len;
+    t->subject = copy_in(&at, m->subject);
+    t->reply = copy_in(&at, m->reply);
+    t->headers = copy_in(&at, m->headers);
+    t->payload = copy_in(&at, m->payload);
+    t->received = now;
+    t->received_at = clock_wall();
+    t->total_due = MONO_NEVER;
+    t->clock_due = MONO_NEVER;
+    t->replies = (uint8_t)s->settings->replies;
+    r->bytes_held += len;
+    s->in_flight++;
+    deadline_init(&t->clock, dispatch_clock);
+    t->place = PLACE_COUNT;
+    transit_place(t, PLACE_RUNNING);
+    return t;
+}
+
+static void list_remove(struct transit_list *list, struct transit *t)
+{
+    if (t->prev)
+        t->prev->next = t->next;
+    else
+        list->first = t->next;
+    if (t->next)
+        t->next->prev = t->prev;
+    else
+        list->last = t->prev;
+    t->next = t->prev = NULL;
+    list->count--;
+}
+
+static void list_append(struct transit_list *list, struct transit *t)
+{
+    t->prev = list->last;
+    t->next = NULL;
+    if (list->last)
+        list->last->next = t;
+    else
+        list->first = t;
+    list->last = t;
+    list->count++;
+}
+
+void transit_place(struct transit *t, enum place place)
+{
+    if (t->place == place)
+        return;
+    if (t->place != PLACE_COUNT)
+        list_remove(&t->router->places[t->place], t);
+    t->place = (uint8_t)place;
+    if (place != PLACE_COUNT)
+        list_append(&t->router->places[place], t);
+}
+
+void transit_arm(struct transit *t, enum clock_kind kind, mono due)
+{
+    t->clock_kind = (uint8_t)kind;
+    t->clock_due = due;
+    /* The heap's cap is the slab's: each transit owns one deadline, so it cannot be full but for
+     * want of memory. */
+    if (deadline_set(t->router->deadlines, &t->clock, mono_min(due, t->total_due)) != WB_OK)
+        log_limited(&t->router->log_trouble, loop_now(t->router->loop), LOG_ERROR,
+                    "no memory for a clock");
+}
+
+void transit_dispose(struct transit *t)
+{
+    struct router *r = t->router;
+
+    MAGIC_CHECK(t, TRANSIT_MAGIC);
+    request_end(&t->core, loop_now(r->loop));
+    deadline_cancel(r->deadlines, &t->clock);
+    if (t->suspects.first) {
+        presence_forget(r->presence, t);
+        held_clear(&t->suspects);
+    }
+    if (t->in_map) {
+        char *key = t->memory + t->memory_len;
+
+        map_remove(r->by_id,
+                   span_of(key, transit_key(t->service->name, span_of(t->id, t->id_len), key)));
+    }
+    transit_place(t, PLACE_COUNT);
+    held_clear(&t->hold);
+    free(t->refusal);
+    worker_unref(t->server);
+    r->bytes_held -= t->memory_len;
+    t->service->in_flight--;
+    free(t->memory);
+    t->magic = 0;
+    slab_give(r->transits, t->handle);
+}
+
+struct transit *transit_of_charge(const struct charge *charge)
+{
+    struct request *rq = CONTAINER_OF(charge, struct request, charge);
+    struct transit *t = CONTAINER_OF(rq, struct transit, core);
+
+    MAGIC_CHECK(t, TRANSIT_MAGIC);
+    return t;
+}
+
+struct held *held_create(struct span headers, struct span payload)
+{
+    struct held *h = malloc(sizeof *h + headers.len + payload.len);
+
+    if (!h)
+        return NULL;
+    h->next = NULL;
+    h->headers_len = (uint32_t)headers.len;
+    h->payload_len = (uint32_t)payload.len;
+    memcpy(h->bytes, headers.ptr, headers.len);
+    memcpy(h->bytes + headers.len, payload.ptr, payload.len);
+    return h;
+}
+
+void held_append(struct held_list *list, struct held *held)
+{
+    if (list->last)
+        list->last->next = held;
+    else
+        list->first = held;
+    list->last = held;
+    list->bytes += held->headers_len + (size_t)held->payload_len;
+}
+
+struct held *held_take(struct held_list *list)
+{
+    struct held *h = list->first;
+
+    if (!h)
+        return NULL;
+    list->first = h->next;
+    if (!list->first)
+        list->last = NULL;
+    list->bytes -= h->headers_len + (size_t)h->payload_len;
+    h->next = NULL;
+    return h;
+}
+
+void held_clear(struct held_list *list)
+{
+    struct held *h;
+
+    while ((h = held_take(list)))
+        free(h);
+}
