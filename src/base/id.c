@@ -2,8 +2,7 @@
 
 #include "base/rng.h"
 
-static const char alphabet[64] __attribute__((nonstring)) =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 void id_random(char *out, unsigned n)
 {
