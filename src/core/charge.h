@@ -14,6 +14,7 @@ struct charge {
     struct worker *worker; /* NULL: empty */
     int64_t epoch;
     uint64_t bytes; /* counted in worker->bytes_out until the first message of the attempt or the release */
+    uint8_t ended;  /* its epoch ended: no count holds it any more (charge_end) */
     struct charge *next, *prev;
 };
 

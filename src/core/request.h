@@ -39,6 +39,8 @@ struct request {
     uint8_t tried_count;
     uint8_t attempt;               /* number of the present or last attempt; 0: none sent */
     bool idempotent, one_way;      /* one_way: no reply subject, or replies none: only no_responders is retried */
+    bool malformed;                /* the target can't be a worker's id */
+    bool refused;                  /* a worker has sent a refusal, which may be forwarded at the end */
     bool progressed;               /* present attempt: delivery is certain */
     enum delivered delivered;      /* worst over all attempts */
     enum reason reason;
@@ -73,6 +75,7 @@ struct request_params {
     struct span key;
     bool idempotent, one_way;
 };
+/* Also notes the request for the retry budget. */
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params, mono now);
 /* From NEW, PAUSED or WAITING: chooses and charges. wait_until: while now is before it, an unknown target is NEXT_WAIT. `NEXT_CHOSEN`, `NEXT_WAIT` or `NEXT_FAIL`. */
 struct next request_choose(struct request *rq, mono wait_until, mono now);

@@ -1,0 +1,157 @@
+/* Charges: who occupies a worker.
+ *
+ * A charge is empty (worker NULL), counted (in w->occupancy and w->bytes_out, on w->charges),
+ * ending (its epoch ended: counted no more, on the private list until its owner has been told), or
+ * told (on w->charges again, not counted, until its owner releases it). `ended` says which; the
+ * counts never look at epochs, so an epoch that comes back can't be mixed up with an older one of
+ * the same number. Each charge that is not empty holds a reference to its worker. */
+#include "core/charge.h"
+
+#include "base/check.h"
+#include "core/pool.h"
+
+enum { CHARGE_COUNTED, CHARGE_ENDING, CHARGE_TOLD };
+
+static struct charge **list_of(const struct charge *charge)
+{
+    return charge->ended == CHARGE_ENDING ? &charge->worker->priv->ending
+                                          : &charge->worker->charges;
+}
+
+static void charge_link(struct charge *charge)
+{
+    struct charge **list = list_of(charge);
+
+    charge->prev = NULL;
+    charge->next = *list;
+    if (*list != NULL)
+        (*list)->prev = charge;
+    *list = charge;
+}
+
+static void charge_unlink(struct charge *charge)
+{
+    if (charge->prev != NULL)
+        charge->prev->next = charge->next;
+    else
+        *list_of(charge) = charge->next;
+    if (charge->next != NULL)
+        charge->next->prev = charge->prev;
+    charge->next = charge->prev = NULL;
+}
+
+static void charge_uncount(struct charge *charge)
+{
+    struct worker *w = charge->worker;
+
+    CHECK(w->occupancy > 0 && w->bytes_out >= charge->bytes);
+    w->occupancy--;
+    w->bytes_out -= charge->bytes;
+    charge->bytes = 0;
+}
+
+void charge_take(struct charge *charge, struct worker *w, mono now)
+{
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    CHECK(charge->worker == NULL && w->discovered);
+    *charge = (struct charge){.worker = w, .epoch = w->epoch};
+    charge_link(charge);
+    w->refs++;
+    w->occupancy++;
+    worker_changed(w, now);
+}
+
+bool charge_release(struct charge *charge, mono now)
+{
+    struct worker *w = charge->worker;
+
+    if (w == NULL)
+        return false;
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    charge_unlink(charge);
+    if (charge->ended == CHARGE_COUNTED) {
+        charge_uncount(charge);
+        if (w->discovered)
+            worker_changed(w, now);
+    }
+    *charge = (struct charge){0};
+    worker_unref(w);
+    return true;
+}
+
+void charge_move(struct charge *charge, struct worker *to, mono now)
+{
+    CHECK(charge_release(charge, now));
+    charge_take(charge, to, now);
+}
+
+void charge_bytes(struct charge *charge, uint64_t bytes, mono now)
+{
+    struct worker *w = charge->worker;
+    uint64_t limit;
+    bool was_over;
+
+    CHECK(w != NULL);
+    if (charge->ended != CHARGE_COUNTED)
+        return;
+    limit = w->priv->registry->options.worker_bytes;
+    was_over = w->bytes_out > limit;
+    charge->bytes += bytes;
+    w->bytes_out += bytes;
+    if (!was_over && w->bytes_out > limit && w->discovered)
+        worker_changed(w, now);
+}
+
+void charge_bytes_arrived(struct charge *charge, mono now)
+{
+    struct worker *w = charge->worker;
+    uint64_t limit;
+    bool was_over;
+
+    CHECK(w != NULL);
+    if (charge->bytes == 0)
+        return;
+    limit = w->priv->registry->options.worker_bytes;
+    was_over = w->bytes_out > limit;
+    CHECK(w->bytes_out >= charge->bytes);
+    w->bytes_out -= charge->bytes;
+    charge->bytes = 0;
+    if (was_over && w->bytes_out <= limit && w->discovered)
+        worker_changed(w, now);
+}
+
+void charge_end_epoch(struct worker *w, bool begun_too)
+{
+    const struct registry_options *options = &w->priv->registry->options;
+    struct charge *next;
+
+    for (struct charge *charge = w->charges; charge != NULL; charge = next) {
+        next = charge->next;
+        if (charge->ended != CHARGE_COUNTED)
+            continue;
+        if (!begun_too && options->events.attempt_begun != NULL &&
+            options->events.attempt_begun(options->arg, charge))
+            continue;
+        charge_unlink(charge);
+        charge_uncount(charge);
+        charge->ended = CHARGE_ENDING;
+        charge_link(charge);
+    }
+}
+
+void charge_hand_over(struct worker *w, mono now)
+{
+    const struct registry_options *options = &w->priv->registry->options;
+
+    worker_ref(w);
+    while (w->priv->ending != NULL) {
+        struct charge *charge = w->priv->ending;
+
+        charge_unlink(charge);
+        charge->ended = CHARGE_TOLD;
+        charge_link(charge);
+        if (options->events.attempt_lost != NULL)
+            options->events.attempt_lost(options->arg, charge, now);
+    }
+    worker_unref(w);
+}

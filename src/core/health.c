@@ -1,0 +1,235 @@
+/* What the router finds out about workers, and who may be chosen in consequence.
+ *
+ * candidate: known, takes new requests, healthy.
+ * routable: a candidate; or, if the pool has none, the least recently ejected that takes new
+ * requests: the last resort. free: routable, ready, not marked overloaded, below capacity and
+ * worker_bytes.
+ *
+ * worker_changed is called after each change of anything these hang on, and brings counts, policy
+ * and last resort up to date. A worker is on the ejected list, oldest first, exactly while it is
+ * EJECTED; a new ejection of the last resort puts it last, so the next one gets its turn. Marks and
+ * ejections end by the recheck deadline, silence by its own; both are set far ahead and moved for
+ * the price of a store. Callbacks run last, when all is consistent: they may choose, charge, eject.
+ */
+#include "base/check.h"
+#include "core/pool.h"
+
+static void publish(struct worker *w, mono now)
+{
+    struct pool *pool = w->pool;
+    struct worker_private *p = w->priv;
+    struct policy_item item;
+    bool routable = p->candidate || w == pool->last_resort;
+    bool is_free = routable && worker_has_room(w, 0, now);
+
+    pool->routable += (uint32_t)routable - (uint32_t)p->routable;
+    pool->free += (uint32_t)is_free - (uint32_t)p->free;
+    p->routable = routable;
+    p->free = is_free;
+    item = (struct policy_item){
+        .index = p->index,
+        .weight = w->weight,
+        .load = worker_load_count(w),
+        .routable = routable,
+        .free = is_free,
+        .cpu = p->cpu,
+    };
+    pool->policy->changed(pool->policy_state, &item);
+}
+
+static void settle_last_resort(struct pool *pool, mono now)
+{
+    struct worker *old = pool->last_resort, *resort = NULL;
+
+    if (pool->candidates == 0)
+        for (resort = pool->ejected_oldest; resort != NULL; resort = resort->priv->newer)
+            if (worker_admits(resort))
+                break;
+    if (resort == old)
+        return;
+    pool->last_resort = resort;
+    if (old != NULL)
+        publish(old, now);
+    if (resort != NULL)
+        publish(resort, now);
+}
+
+void worker_changed(struct worker *w, mono now)
+{
+    struct worker_private *p = w->priv;
+    bool candidate = worker_admits(w) && w->health == WORKER_HEALTHY;
+    bool settle =
+        candidate != p->candidate || w->health != WORKER_HEALTHY || w == w->pool->last_resort;
+
+    if (!p->listed)
+        return;
+    w->pool->candidates += (uint32_t)candidate - (uint32_t)p->candidate;
+    p->candidate = candidate;
+    publish(w, now);
+    if (settle)
+        settle_last_resort(w->pool, now);
+}
+
+void worker_event(struct worker *w, enum worker_event event, mono now)
+{
+    const struct registry_options *options = &w->priv->registry->options;
+
+    if (options->events.worker != NULL)
+        options->events.worker(options->arg, w, event, now);
+}
+
+static void recheck_arm(struct worker *w)
+{
+    mono due = MONO_NEVER;
+
+    if (w->health == WORKER_EJECTED)
+        due = w->ejected_until;
+    if (w->overloaded_until.us != 0)
+        due = mono_min(due, w->overloaded_until);
+    if (deadline_set(w->priv->registry->deadlines, &w->priv->recheck, due) == WB_OK)
+        return;
+    /* No memory to remember when it ends: then it does not begin. */
+    worker_clear_mark(w);
+    worker_forget_ejection(w);
+}
+
+static void ejected_unlink(struct worker *w)
+{
+    struct worker_private *p = w->priv;
+
+    if (!p->in_ejected)
+        return;
+    if (p->older != NULL)
+        p->older->priv->newer = p->newer;
+    else
+        w->pool->ejected_oldest = p->newer;
+    if (p->newer != NULL)
+        p->newer->priv->older = p->older;
+    else
+        w->pool->ejected_newest = p->older;
+    p->newer = p->older = NULL;
+    p->in_ejected = false;
+}
+
+void worker_forget_ejection(struct worker *w)
+{
+    ejected_unlink(w);
+    w->health = WORKER_HEALTHY;
+    w->ejected_until = (mono){0};
+}
+
+void worker_eject(struct worker *w, mono now)
+{
+    struct pool *pool = w->pool;
+    bool again = w->health == WORKER_EJECTED;
+
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    if (!w->discovered || !pool->options.eject_enabled)
+        return;
+    ejected_unlink(w);
+    w->health = WORKER_EJECTED;
+    w->ejected_until = mono_add_ms(now, EJECT_MS);
+    w->priv->older = pool->ejected_newest;
+    if (pool->ejected_newest != NULL)
+        pool->ejected_newest->priv->newer = w;
+    else
+        pool->ejected_oldest = w;
+    pool->ejected_newest = w;
+    w->priv->in_ejected = true;
+    recheck_arm(w);
+    worker_changed(w, now);
+    if (!again && w->health == WORKER_EJECTED)
+        worker_event(w, WORKER_EVENT_EJECTED, now);
+}
+
+void worker_restore(struct worker *w, mono now)
+{
+    if (w->health != WORKER_EJECTED)
+        return;
+    worker_forget_ejection(w);
+    recheck_arm(w);
+    worker_changed(w, now);
+    worker_event(w, WORKER_EVENT_RESTORED, now);
+}
+
+void worker_clear_mark(struct worker *w)
+{
+    if (w->overloaded_until.us == 0)
+        return;
+    w->overloaded_until = (mono){0};
+    w->pool->marked--;
+    min_tree_set(&w->pool->marks, w->priv->index, TREE_ABSENT);
+}
+
+void worker_overloaded(struct worker *w, mono until, mono now)
+{
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    if (!w->discovered || !mono_before(now, until) || !mono_before(w->overloaded_until, until))
+        return;
+    w->pool->marked += w->overloaded_until.us == 0;
+    w->overloaded_until = until;
+    min_tree_set(&w->pool->marks, w->priv->index, (uint64_t)until.us);
+    recheck_arm(w);
+    worker_changed(w, now);
+}
+
+void worker_recheck_due(struct deadline *d, mono now)
+{
+    struct worker *w = CONTAINER_OF(d, struct worker_private, recheck)->worker;
+
+    if (w->overloaded_until.us != 0 && !mono_before(now, w->overloaded_until))
+        worker_clear_mark(w);
+    if (w->health == WORKER_EJECTED && !mono_before(now, w->ejected_until)) {
+        worker_restore(w, now); /* arms again for the mark */
+        return;
+    }
+    recheck_arm(w);
+    worker_changed(w, now);
+}
+
+static mono silence_end(const struct worker *w, mono now)
+{
+    return mono_add_ms(now, (int64_t)w->interval_ms * MISSED_INTERVALS);
+}
+
+wb_status worker_listen(struct worker *w, mono now)
+{
+    return deadline_set(w->priv->registry->deadlines, &w->priv->silence, silence_end(w, now));
+}
+
+void worker_alive(struct worker *w, mono now)
+{
+    /* Later than before and armed already: can't fail. */
+    if (w->discovered && w->heard)
+        CHECK(worker_listen(w, now) == WB_OK);
+}
+
+void worker_silence_due(struct deadline *d, mono now)
+{
+    struct worker *w = CONTAINER_OF(d, struct worker_private, silence)->worker;
+
+    if (!w->priv->registry->link_down || worker_listen(w, now) != WB_OK)
+        worker_depart(w, WORKER_EVENT_LOST, false, now);
+}
+
+void worker_depart(struct worker *w, enum worker_event event, bool begun_too, mono now)
+{
+    struct deadlines *deadlines = w->priv->registry->deadlines;
+
+    worker_ref(w);
+    charge_end_epoch(w, begun_too);
+    deadline_cancel(deadlines, &w->priv->silence);
+    deadline_cancel(deadlines, &w->priv->recheck);
+    worker_clear_mark(w);
+    worker_forget_ejection(w);
+    w->priv->restored = false;
+    w->discovered = false;
+    w->heard = false;
+    w->others = 0;
+    worker_changed(w, now);
+    if (!w->is_static)
+        pool_unlist(w->pool, w);
+    worker_event(w, event, now);
+    charge_hand_over(w, now);
+    worker_unref(w);
+}

@@ -1,0 +1,90 @@
+/* Two different free workers drawn by weight; the one with the lower load by weight, a tie to the
+ * first drawn. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/policy.h"
+#include "core/sum_tree.h"
+
+struct power_of_two {
+    struct sum_tree tree;
+    uint64_t *keys; /* load by weight */
+};
+
+static void *create(uint32_t ratio)
+{
+    (void)ratio;
+    return calloc(1, sizeof(struct power_of_two));
+}
+
+static void destroy(void *arg)
+{
+    struct power_of_two *state = arg;
+
+    if (state == NULL)
+        return;
+    sum_tree_fini(&state->tree);
+    free(state->keys);
+    free(state);
+}
+
+static bool grow(void *arg, uint32_t indexes)
+{
+    struct power_of_two *state = arg;
+    uint64_t *keys = realloc(state->keys, indexes * sizeof(*keys));
+
+    if (keys == NULL)
+        return false;
+    state->keys = keys;
+    return sum_tree_grow(&state->tree, indexes);
+}
+
+static void joined(void *arg, uint32_t index, struct span id)
+{
+    (void)arg;
+    (void)index;
+    (void)id;
+}
+
+static void left(void *arg, uint32_t index)
+{
+    (void)arg;
+    (void)index;
+}
+
+static void changed(void *arg, const struct policy_item *item)
+{
+    struct power_of_two *state = arg;
+
+    state->keys[item->index] = policy_load_key(item->load, item->weight);
+    sum_tree_set(&state->tree, item->index, item->free ? item->weight : 0);
+}
+
+static uint32_t choose(void *arg, struct policy_pick *pick)
+{
+    struct power_of_two *state = arg;
+    uint32_t saved[POLICY_TRIED_MAX], first, second = TREE_NONE;
+
+    sum_tree_hide(&state->tree, pick->tried, pick->tried_count, saved);
+    first = sum_tree_draw(&state->tree, pick->rng);
+    if (first != TREE_NONE) {
+        uint32_t weight;
+
+        sum_tree_hide(&state->tree, &first, 1, &weight);
+        second = sum_tree_draw(&state->tree, pick->rng);
+        sum_tree_restore(&state->tree, &first, 1, &weight);
+    }
+    sum_tree_restore(&state->tree, pick->tried, pick->tried_count, saved);
+    return second != TREE_NONE && state->keys[second] < state->keys[first] ? second : first;
+}
+
+const struct policy policy_power_of_two = {
+    .name = "power_of_two",
+    .create = create,
+    .destroy = destroy,
+    .grow = grow,
+    .joined = joined,
+    .left = left,
+    .changed = changed,
+    .choose = choose,
+};

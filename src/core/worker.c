@@ -1,0 +1,112 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "core/pool.h"
+
+struct worker *worker_create(struct pool *pool, struct span id)
+{
+    struct whole {
+        struct worker worker;
+        struct worker_private priv;
+    } * whole;
+    struct worker *w;
+
+    CHECK(id.len > 0 && id.len <= WB_NAME_MAX);
+    whole = calloc(1, sizeof(*whole));
+    if (whole == NULL)
+        return NULL;
+    w = &whole->worker;
+    MAGIC_SET(w, WORKER_MAGIC);
+    w->pool = pool;
+    w->priv = &whole->priv;
+    w->weight = 100;
+    w->interval_ms = 5000;
+    memcpy(w->id, id.ptr, id.len);
+    w->priv->worker = w;
+    w->priv->registry = pool->registry;
+    w->priv->id_len = id.len;
+    deadline_init(&w->priv->silence, worker_silence_due);
+    deadline_init(&w->priv->recheck, worker_recheck_due);
+    return w;
+}
+
+void worker_ref(struct worker *w)
+{
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    w->refs++;
+}
+
+void worker_unref(struct worker *w)
+{
+    if (w == NULL)
+        return;
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    CHECK(w->refs > 0);
+    if (--w->refs > 0 || w->priv->listed)
+        return;
+    CHECK(w->charges == NULL && w->priv->ending == NULL);
+    for (uint32_t i = 0; i < w->adapter_count; i++)
+        free(w->adapters[i]);
+    free(w->adapters);
+    free(w->subject);
+    free(w->cancel_subject);
+    free(w->meta);
+    w->magic = 0;
+    free(w); /* priv is in the same block */
+}
+
+bool worker_admits(const struct worker *w)
+{
+    return w->discovered && (w->state == WORKER_READY || w->state == WORKER_BUSY);
+}
+
+bool worker_has_room(const struct worker *w, uint32_t own, mono now)
+{
+    return w->state == WORKER_READY && !mono_before(now, w->overloaded_until) &&
+           (w->capacity == 0 || worker_load_count(w) - own < w->capacity) &&
+           w->bytes_out <= w->priv->registry->options.worker_bytes;
+}
+
+/* The truth table; the first that fits:
+ *
+ *   discovered  state              health   marked  capacity or bytes used up | standing
+ *   no          any                any      any     any                       | unknown
+ *   yes         draining, leaving  any      any     any                       | draining
+ *   yes         ready, busy        ejected  any     any                       | ejected (routable
+ * only as the last resort) yes         busy               healthy  any     any | busy yes ready
+ * healthy  yes     any                       | overloaded yes         ready              healthy no
+ * yes                       | full yes         ready              healthy  no      no | free
+ */
+enum worker_standing worker_standing(const struct worker *w, mono now)
+{
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    if (!w->discovered)
+        return STANDING_UNKNOWN;
+    if (!worker_admits(w))
+        return STANDING_DRAINING;
+    if (w->health == WORKER_EJECTED)
+        return STANDING_EJECTED;
+    if (w->state == WORKER_BUSY)
+        return STANDING_BUSY;
+    if (mono_before(now, w->overloaded_until))
+        return STANDING_OVERLOADED;
+    return worker_has_room(w, 0, now) ? STANDING_FREE : STANDING_FULL;
+}
+
+const char *worker_standing_name(enum worker_standing standing)
+{
+    static const char *const names[] = {"unknown", "draining",   "ejected", "busy",
+                                        "full",    "overloaded", "free"};
+
+    CHECK((unsigned)standing < sizeof(names) / sizeof(names[0]));
+    return names[standing];
+}
+
+const char *worker_state_name(enum worker_state state)
+{
+    static const char *const names[] = {"ready", "busy", "draining", "leaving"};
+
+    CHECK((unsigned)state < sizeof(names) / sizeof(names[0]));
+    return names[state];
+}
