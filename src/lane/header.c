@@ -1,0 +1,210 @@
+/* Header blocks as bytes: checked, walked and written without building a table of them. */
+#include "lane/header.h"
+
+#include "base/check.h"
+
+#define VERSION_LINE "NATS/1.0"
+#define VERSION_LEN (sizeof(VERSION_LINE) - 1)
+
+/* The line at `at` with its CRLF; length 0: there is none. */
+static struct span line_at(const char *at, const char *end)
+{
+    const char *lf = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+
+    if (!lf || lf == at || lf[-1] != '\r')
+        return SPAN_EMPTY;
+    return span_of(at, (size_t)(lf + 1 - at));
+}
+
+static struct span trim(const char *from, const char *to)
+{
+    while (from < to && (*from == ' ' || *from == '\t'))
+        from++;
+    while (to > from && (to[-1] == ' ' || to[-1] == '\t'))
+        to--;
+    return span_of(from, (size_t)(to - from));
+}
+
+static bool name_is_valid(struct span name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        if (name.ptr[i] <= ' ' || name.ptr[i] >= 127 || name.ptr[i] == ':')
+            return false;
+    }
+    return name.len > 0;
+}
+
+static bool is_version_line(struct span line)
+{
+    return line.len >= VERSION_LEN + 2 && memcmp(line.ptr, VERSION_LINE, VERSION_LEN) == 0 &&
+           (line.ptr[VERSION_LEN] == ' ' || line.ptr[VERSION_LEN] == '\r');
+}
+
+/* A line ends at the first LF, so only a CR can still be bare in it. */
+static bool has_bare_cr(struct span line)
+{
+    return memchr(line.ptr, '\r', line.len - 2) != NULL;
+}
+
+wb_status header_check(struct span block)
+{
+    const char *at = block.ptr, *end = block.ptr + block.len;
+    struct span line;
+
+    if (block.len == 0)
+        return WB_OK;
+    line = line_at(at, end);
+    if (!is_version_line(line) || has_bare_cr(line))
+        return WB_INVALID;
+    for (;;) {
+        const char *colon;
+
+        at += line.len;
+        line = line_at(at, end);
+        if (line.len < 2)
+            return WB_INVALID;
+        if (line.len == 2)
+            return at + 2 == end ? WB_OK : WB_INVALID;
+        if (has_bare_cr(line))
+            return WB_INVALID;
+        colon = memchr(line.ptr, ':', line.len);
+        if (!colon || !name_is_valid(span_of(line.ptr, (size_t)(colon - line.ptr))))
+            return WB_INVALID;
+    }
+}
+
+int header_status(struct span block)
+{
+    const char *digits = block.ptr + VERSION_LEN + 1;
+    int status = 0;
+
+    if (block.len < VERSION_LEN + 6 || memcmp(block.ptr, VERSION_LINE " ", VERSION_LEN + 1) != 0)
+        return 0;
+    for (int i = 0; i < 3; i++) {
+        if (digits[i] < '0' || digits[i] > '9')
+            return 0;
+        status = status * 10 + (digits[i] - '0');
+    }
+    return digits[3] == ' ' || digits[3] == '\r' ? status : 0;
+}
+
+void header_begin(struct header_iter *iter, struct span block)
+{
+    struct span line = line_at(block.ptr, block.ptr + block.len);
+
+    iter->end = block.ptr + block.len;
+    iter->at = is_version_line(line) ? block.ptr + line.len : iter->end;
+}
+
+bool header_next(struct header_iter *iter, struct header_field *field)
+{
+    struct span line = line_at(iter->at, iter->end);
+    const char *colon = line.len > 2 ? memchr(line.ptr, ':', line.len) : NULL;
+
+    if (!colon) {
+        iter->at = iter->end;
+        return false;
+    }
+    field->line = line;
+    field->name = span_of(line.ptr, (size_t)(colon - line.ptr));
+    field->value = trim(colon + 1, line.ptr + line.len - 2);
+    iter->at += line.len;
+    return true;
+}
+
+bool header_find(struct span block, struct span name, struct span *value)
+{
+    struct header_iter iter;
+    struct header_field field;
+
+    header_begin(&iter, block);
+    while (header_next(&iter, &field)) {
+        if (span_eq(field.name, name)) {
+            *value = field.value;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put(struct header_writer *w, const void *bytes, size_t n)
+{
+    if (w->status == WB_OK && n > 0)
+        w->status = buf_append(w->out, bytes, n);
+}
+
+void header_open(struct header_writer *w, struct buf *out)
+{
+    w->out = out;
+    w->status = WB_OK;
+    put(w, VERSION_LINE "\r\n", VERSION_LEN + 2);
+}
+
+/* Neighbours that stay are copied as one piece: mostly that is the whole block. */
+void header_copy(struct header_writer *w, struct span block,
+                 bool (*drop)(void *arg, const struct header_field *f), void *arg)
+{
+    struct header_iter iter;
+    struct header_field field;
+    const char *from;
+
+    header_begin(&iter, block);
+    from = iter.at;
+    for (;;) {
+        const char *before = iter.at;
+
+        if (!header_next(&iter, &field)) {
+            put(w, from, (size_t)(before - from));
+            return;
+        }
+        if (drop && drop(arg, &field)) {
+            put(w, from, (size_t)(before - from));
+            from = iter.at;
+        }
+    }
+}
+
+void header_add(struct header_writer *w, struct span name, struct span value)
+{
+    size_t n = name.len + value.len + 4;
+    char *at;
+
+    CHECK(name_is_valid(name));
+    CHECK(value.len == 0 ||
+          (!memchr(value.ptr, '\r', value.len) && !memchr(value.ptr, '\n', value.len)));
+    if (w->status != WB_OK)
+        return;
+    at = buf_reserve(w->out, n);
+    if (!at) {
+        w->status = buf_len(w->out) + n > w->out->max ? WB_FULL : WB_NO_MEMORY;
+        return;
+    }
+    memcpy(at, name.ptr, name.len);
+    at += name.len;
+    *at++ = ':';
+    *at++ = ' ';
+    if (value.len > 0)
+        memcpy(at, value.ptr, value.len);
+    at += value.len;
+    *at++ = '\r';
+    *at = '\n';
+    buf_grew(w->out, n);
+}
+
+void header_add_u64(struct header_writer *w, struct span name, unsigned long long value)
+{
+    char digits[20];
+    char *at = digits + sizeof(digits);
+
+    do {
+        *--at = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    header_add(w, name, span_of(at, (size_t)(digits + sizeof(digits) - at)));
+}
+
+wb_status header_close(struct header_writer *w)
+{
+    put(w, "\r\n", 2);
+    return w->status;
+}
