@@ -17,7 +17,7 @@ static void skip_blank(struct cursor *c)
         c->at++;
 }
 
-static bool eat(struct cursor *c, struct span text)
+static inline bool eat(struct cursor *c, struct span text)
 {
     if ((size_t)(c->end - c->at) < text.len || memcmp(c->at, text.ptr, text.len) != 0)
         return false;
@@ -29,14 +29,12 @@ static bool eat(struct cursor *c, struct span text)
 /* A text without escapes, behind its opening quote. */
 static bool eat_text(struct cursor *c, struct span *out)
 {
-    const char *start = c->at;
+    const char *start = c->at, *quote = memchr(start, '"', (size_t)(c->end - start));
 
-    while (c->at < c->end && *c->at != '"' && *c->at != '\\' && (unsigned char)*c->at >= ' ')
-        c->at++;
-    if (c->at == c->end || *c->at != '"' || c->at == start)
+    if (!quote || quote == start || memchr(start, '\\', (size_t)(quote - start)))
         return false;
-    *out = span_of(start, (size_t)(c->at - start));
-    c->at++;
+    *out = span_of(start, (size_t)(quote - start));
+    c->at = quote + 1;
     skip_blank(c);
     return true;
 }
@@ -60,8 +58,8 @@ static bool ack_fast(struct span json, struct js_ack *out)
     struct cursor c = {json.ptr, json.ptr + json.len};
     struct span domain;
 
-    if (!eat(&c, SPAN_LIT("{\"stream\":")) || !eat(&c, SPAN_LIT("\"")) ||
-        !eat_text(&c, &out->stream) || !eat(&c, SPAN_LIT(",")))
+    if (!eat(&c, SPAN_LIT("{\"stream\":\"")) || !eat_text(&c, &out->stream) ||
+        !eat(&c, SPAN_LIT(",")))
         return false;
     if (eat(&c, SPAN_LIT("\"domain\":")) &&
         (!eat(&c, SPAN_LIT("\"")) || !eat_text(&c, &domain) || !eat(&c, SPAN_LIT(","))))

@@ -5,24 +5,40 @@
 #include "wire/json_text.h"
 #include "wire/name.h"
 
-/* Encoding is on the path of every attributed request: the exact room is reserved once, then filled
- * piece by piece. */
+/* Encoding is on the path of every attributed request: room is reserved once, then filled piece by
+ * piece. Measuring the texts would cost as much as writing them, so the room is first asked for as
+ * if every byte needed an escape, and measured only where that is too much. */
 
 #define PUT(at, text) (memcpy((at), (text), sizeof(text) - 1), (at) + sizeof(text) - 1)
-#define FIXED_MAX 640 /* the names, punctuation, numbers and times; the texts are measured */
-#define TRIED_MAX 32  /* punctuation of one entry */
+#define FIXED_MAX                                                                                  \
+    640 /* the names, punctuation, numbers, times, and quotes of all but the texts of `tried` */
+#define TRIED_MAX 32 /* punctuation of one entry */
+#define ESCAPE_MAX 6 /* bytes that one may become */
 
-static size_t room_of(const struct record *r)
+static size_t length_of(struct span text)
 {
-    size_t n = FIXED_MAX + json_text_size(r->worker) + json_text_size(r->service) +
-               json_text_size(r->request_id) + json_text_size(r->selected) +
-               json_text_size(r->policy) + json_text_size(r->reason) + json_text_size(r->session) +
-               json_text_size(r->adapter) + json_text_size(r->subject) + json_text_size(r->router) +
-               json_text_size(r->rid) + json_text_size(r->trace) + json_text_size(r->outcome);
+    return text.len;
+}
+
+/* Sum over the record's texts. */
+static inline size_t sum_of(const struct record *r, size_t (*size)(struct span text))
+{
+    size_t n = size(r->worker) + size(r->service) + size(r->request_id) + size(r->selected) +
+               size(r->policy) + size(r->reason) + size(r->session) + size(r->adapter) +
+               size(r->subject) + size(r->router) + size(r->rid) + size(r->trace) +
+               size(r->outcome);
 
     for (unsigned i = 0; i < r->tried_count; i++)
-        n += TRIED_MAX + json_text_size(r->tried[i].worker) + json_text_size(r->tried[i].cause);
+        n += size(r->tried[i].worker) + size(r->tried[i].cause);
     return n;
+}
+
+static char *reserve(const struct record *r, struct buf *out)
+{
+    size_t fixed = FIXED_MAX + r->tried_count * TRIED_MAX;
+    char *at = buf_reserve(out, fixed + sum_of(r, length_of) * ESCAPE_MAX);
+
+    return at ? at : buf_reserve(out, fixed + sum_of(r, json_text_size));
 }
 
 static char *put_text(char *at, struct span value)
@@ -61,13 +77,10 @@ static char *put_tried(char *at, const struct record *r)
 
 wb_status record_encode(const struct record *r, struct buf *out)
 {
-    size_t room = room_of(r);
     char *at, *start;
 
     CHECK(r->tried_count <= RECORD_TRIED_MAX);
-    if (room > RECORD_SIZE_MAX)
-        return WB_TOO_LARGE;
-    start = at = buf_reserve(out, room);
+    start = at = reserve(r, out);
     if (!at)
         return WB_FULL;
     at = put_text(PUT(at, "{\"worker\":"), r->worker);
@@ -93,6 +106,8 @@ wb_status record_encode(const struct record *r, struct buf *out)
     at = put_int(PUT(at, ",\"code\":"), r->code);
     at = put_text(PUT(at, ",\"v\":1,\"outcome\":"), r->outcome);
     *at++ = '}';
+    if (at - start > RECORD_SIZE_MAX)
+        return WB_TOO_LARGE;
     buf_grew(out, (size_t)(at - start));
     return WB_OK;
 }

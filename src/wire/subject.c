@@ -64,7 +64,7 @@ static bool is_wild(struct span token, char wildcard)
 bool subject_overlaps(struct span a, struct span b)
 {
     for (;;) {
-        struct span ta, tb;
+        struct span ta = SPAN_EMPTY, tb = SPAN_EMPTY;
         bool more_a = next_token(&a, &ta), more_b = next_token(&b, &tb);
 
         if (!more_a || !more_b)
@@ -79,7 +79,7 @@ bool subject_overlaps(struct span a, struct span b)
 bool subject_matches(struct span pattern, struct span literal)
 {
     for (;;) {
-        struct span tp, tl;
+        struct span tp = SPAN_EMPTY, tl = SPAN_EMPTY;
         bool more_p = next_token(&pattern, &tp), more_l = next_token(&literal, &tl);
 
         if (!more_p || !more_l)
@@ -93,7 +93,7 @@ bool subject_matches(struct span pattern, struct span literal)
 
 struct span subject_token(struct span subject, unsigned n)
 {
-    struct span token;
+    struct span token = SPAN_EMPTY;
 
     for (; next_token(&subject, &token); n--)
         if (n == 0)
@@ -103,7 +103,7 @@ struct span subject_token(struct span subject, unsigned n)
 
 unsigned subject_token_count(struct span subject)
 {
-    struct span token;
+    struct span token = SPAN_EMPTY;
     unsigned n = 0;
 
     if (subject.len == 0)

@@ -1,0 +1,208 @@
+#include "store/options.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SERVERS_MAX = 64, SEED_TEXT = 58, SEED_BYTES = 36, PUBLIC_TEXT = 56, KEY_BYTES = 32 };
+
+static const char base32[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+static void nothing_on_connection(natsConnection *nc, void *closure)
+{
+    (void)nc;
+    (void)closure;
+}
+
+/* nats.c's own handler prints to stderr. What matters is seen from the results of calls. */
+static void nothing_on_error(natsConnection *nc, natsSubscription *sub, natsStatus err,
+                             void *closure)
+{
+    (void)nc;
+    (void)sub;
+    (void)err;
+    (void)closure;
+}
+
+static natsStatus set_servers(natsOptions *o, const char *urls, bool *tls)
+{
+    char *copy = strdup(urls), *rest = copy;
+    const char *all[SERVERS_MAX];
+    int n = 0;
+    natsStatus s;
+
+    if (!copy)
+        return NATS_NO_MEMORY;
+    for (char *one; n < SERVERS_MAX && (one = strsep(&rest, ", ")) != NULL;) {
+        if (!*one)
+            continue;
+        if (strncmp(one, "tls://", 6) == 0)
+            *tls = true;
+        all[n++] = one;
+    }
+    s = n ? natsOptions_SetServers(o, all, n) : NATS_INVALID_ARG;
+    free(copy);
+    return s;
+}
+
+/* The 58 characters of a seed out of an nkey file; cleared by the caller. */
+static bool read_seed(const char *path, char seed[SEED_TEXT + 1])
+{
+    FILE *file = fopen(path, "re");
+    char line[512];
+    bool found = false;
+
+    if (!file)
+        return false;
+    while (!found && fgets(line, sizeof(line), file)) {
+        const char *at = line + strspn(line, " \t");
+
+        if (at[0] == 'S' && strspn(at, base32) == SEED_TEXT) {
+            memcpy(seed, at, SEED_TEXT);
+            seed[SEED_TEXT] = '\0';
+            found = true;
+        }
+    }
+    OPENSSL_cleanse(line, sizeof(line));
+    fclose(file);
+    return found;
+}
+
+static uint16_t crc16(const unsigned char *bytes, size_t n)
+{
+    uint16_t crc = 0;
+
+    while (n--) {
+        crc = (uint16_t)(crc ^ (*bytes++ << 8));
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
+    }
+    return crc;
+}
+
+/* The public key of a seed: nats.c signs with a seed, but wants to be told who signs. */
+static bool public_of_seed(const char seed[SEED_TEXT + 1], char out[PUBLIC_TEXT + 1])
+{
+    unsigned char raw[SEED_BYTES + 1] = {0}, key[KEY_BYTES + 3];
+    size_t length = KEY_BYTES;
+    uint32_t bits = 0;
+    unsigned held = 0, n = 0;
+    EVP_PKEY *pair;
+    bool good;
+
+    for (int i = 0; i < SEED_TEXT; i++) {
+        bits = (bits << 5 | (uint32_t)(strchr(base32, seed[i]) - base32)) & 0xffff;
+        held += 5;
+        if (held >= 8) {
+            held -= 8;
+            raw[n++] = (unsigned char)(bits >> held);
+        }
+    }
+    /* two bytes hold "seed" and the kind of key, then 32 of seed, then the checksum */
+    key[0] = (unsigned char)((raw[0] & 7) << 5 | raw[1] >> 3);
+    good = (raw[0] & 0xf8) == 18 << 3 &&
+           crc16(raw, SEED_BYTES - 2) == (raw[SEED_BYTES - 2] | raw[SEED_BYTES - 1] << 8);
+    pair = good ? EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, raw + 2, KEY_BYTES) : NULL;
+    good = pair && EVP_PKEY_get_raw_public_key(pair, key + 1, &length) == 1;
+    EVP_PKEY_free(pair);
+    OPENSSL_cleanse(raw, sizeof(raw));
+    if (!good)
+        return false;
+    key[KEY_BYTES + 1] = (unsigned char)(crc16(key, KEY_BYTES + 1) & 0xff);
+    key[KEY_BYTES + 2] = (unsigned char)(crc16(key, KEY_BYTES + 1) >> 8);
+    for (unsigned i = 0; i < PUBLIC_TEXT; i++) {
+        unsigned at = i * 5 / 8;
+        unsigned pair16 = (unsigned)key[at] << 8 | (at + 1 < sizeof(key) ? key[at + 1] : 0U);
+
+        out[i] = base32[pair16 >> (11 - i * 5 % 8) & 31];
+    }
+    out[PUBLIC_TEXT] = '\0';
+    return true;
+}
+
+static natsStatus set_nkey(natsOptions *o, const char *path)
+{
+    char seed[SEED_TEXT + 1], public_key[PUBLIC_TEXT + 1];
+    bool good = read_seed(path, seed) && public_of_seed(seed, public_key);
+
+    OPENSSL_cleanse(seed, sizeof(seed));
+    return good ? natsOptions_SetNKeyFromSeed(o, public_key, path) : NATS_INVALID_ARG;
+}
+
+static natsStatus set_credentials(natsOptions *o, const struct store_connection *c)
+{
+    if (c->creds)
+        return natsOptions_SetUserCredentialsFromFiles(o, c->creds, NULL);
+    if (c->nkey_file)
+        return set_nkey(o, c->nkey_file);
+    if (c->token)
+        return natsOptions_SetToken(o, c->token);
+    if (c->user)
+        return natsOptions_SetUserInfo(o, c->user, c->password ? c->password : "");
+    return NATS_OK;
+}
+
+static natsStatus set_tls(natsOptions *o, const struct store_connection *c, bool tls)
+{
+    natsStatus s = NATS_OK;
+
+    /* without this, nats.c goes on in clear where the server offers no TLS */
+    if (tls || c->tls || c->ca || c->cert)
+        s = natsOptions_SetSecure(o, true);
+    if (s == NATS_OK && c->ca)
+        s = natsOptions_LoadCATrustedCertificates(o, c->ca);
+    if (s == NATS_OK && c->cert)
+        s = natsOptions_LoadCertificatesChain(o, c->cert, c->key ? c->key : c->cert);
+    if (s == NATS_OK && c->tls_insecure)
+        s = natsOptions_SkipServerVerification(o, true);
+    return s;
+}
+
+static natsStatus set_patience(natsOptions *o)
+{
+    natsStatus s = natsOptions_SetTimeout(o, STORE_CALL_MS);
+
+#define NEXT(call)                                                                                 \
+    if (s == NATS_OK)                                                                              \
+    s = (call)
+    NEXT(natsOptions_SetAllowReconnect(o, true));
+    NEXT(natsOptions_SetMaxReconnect(o, -1));
+    NEXT(natsOptions_SetReconnectWait(o, 250));
+    NEXT(natsOptions_SetReconnectJitter(o, 250, 500));
+    NEXT(natsOptions_SetRetryOnFailedConnect(o, true, nothing_on_connection, NULL));
+    NEXT(natsOptions_SetReconnectBufSize(o, 1024)); /* nothing is to be sent late */
+    NEXT(natsOptions_SetPingInterval(o, 5000));
+    NEXT(natsOptions_SetMaxPingsOut(o, 2));
+    NEXT(natsOptions_SetWriteDeadline(o, STORE_CALL_MS));
+    NEXT(natsOptions_SetErrorHandler(o, nothing_on_error, NULL));
+#undef NEXT
+    return s;
+}
+
+natsStatus store_options(const struct store_connection *c, natsOptions **out)
+{
+    natsOptions *o = NULL;
+    bool tls = false;
+    natsStatus s = natsOptions_Create(&o);
+
+    if (s == NATS_OK)
+        s = set_servers(o, c->url ? c->url : NATS_DEFAULT_URL, &tls);
+    if (s == NATS_OK)
+        s = set_patience(o);
+    if (s == NATS_OK)
+        s = set_credentials(o, c);
+    if (s == NATS_OK)
+        s = set_tls(o, c, tls);
+    if (s == NATS_OK && c->name)
+        s = natsOptions_SetName(o, c->name);
+    if (s == NATS_OK && c->inbox_prefix)
+        s = natsOptions_SetCustomInboxPrefix(o, c->inbox_prefix);
+    if (s != NATS_OK) {
+        natsOptions_Destroy(o);
+        o = NULL;
+    }
+    *out = o;
+    return s;
+}
