@@ -22,7 +22,7 @@ static const struct option_row {
     [OPTION_SERVER] = {'s', "server", "URL", "NATS servers, comma-separated (nats.url)"},
     [OPTION_ID] = {0, "id", "ID", "this router's id (router.id)"},
     [OPTION_PREFIX] = {0, "prefix", "PREFIX", "prefix of Waybill's subjects (router.prefix)"},
-    [OPTION_MONITOR] = {0, "monitor", "HOST:PORT",
+    [OPTION_MONITOR] = {0, "monitor", "ADDR:PORT",
                         "serve /metrics and /healthz there (monitor.listen)"},
     [OPTION_LOG_LEVEL] = {0, "log-level", "LEVEL", "debug, info, warn, error or off; info"},
     [OPTION_VERSION] = {0, "version", NULL, "print the version and exit"},

@@ -228,7 +228,9 @@ const char *config_form_text(enum config_form form)
     case FORM_URLS:
         return "servers as nats://host:port or tls://host:port, comma-separated";
     case FORM_LISTEN:
-        return "HOST:PORT, IPv6 hosts in brackets, port 0 to 65535";
+        return "ADDRESS:PORT: an IPv4 address, an IPv6 address in brackets, localhost or nothing, "
+               "and "
+               "a port from 0 to 65535";
     case FORM_ANY:
         break;
     }

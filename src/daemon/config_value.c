@@ -1,6 +1,7 @@
 /* Single values: do they fit their key, and into which field they go. */
 #include "daemon/config.h"
 
+#include <arpa/inet.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,8 @@ static bool port_fits(const char *text, size_t len, unsigned long long min)
     return span_to_u64(span_of(text, len), &port) && port >= min && port <= 65535;
 }
 
-/* host:port or host or [v6]:port; a port may be required. */
-static bool address_fits(struct span a, bool need_port, unsigned long long min_port)
+/* host, host:port, [v6] or [v6]:port of a server. */
+static bool address_fits(struct span a)
 {
     const char *colon;
 
@@ -34,14 +35,34 @@ static bool address_fits(struct span a, bool need_port, unsigned long long min_p
         if (!close || close == a.ptr + 1)
             return false;
         rest = a.len - (size_t)(close + 1 - a.ptr);
-        if (rest == 0)
-            return !need_port;
-        return close[1] == ':' && port_fits(close + 2, rest - 1, min_port);
+        return rest == 0 || (close[1] == ':' && port_fits(close + 2, rest - 1, 1));
     }
     colon = memchr(a.ptr, ':', a.len);
     if (!colon)
-        return !need_port && a.len > 0;
-    return colon > a.ptr && port_fits(colon + 1, a.len - (size_t)(colon + 1 - a.ptr), min_port);
+        return a.len > 0;
+    return colon > a.ptr && port_fits(colon + 1, a.len - (size_t)(colon + 1 - a.ptr), 1);
+}
+
+/* What the monitor can bind without asking a name server: v4:port, [v6]:port, localhost:port,
+ * :port. */
+static bool listen_fits(struct span a)
+{
+    const char *colon = memrchr(a.ptr, ':', a.len);
+    char host[64];
+    unsigned char bytes[16];
+    size_t n = colon ? (size_t)(colon - a.ptr) : 0;
+
+    if (!colon || n >= sizeof host || !port_fits(colon + 1, a.len - n - 1, 0))
+        return false;
+    memcpy(host, a.ptr, n);
+    host[n] = 0;
+    if (n == 0 || strcmp(host, "localhost") == 0)
+        return true;
+    if (host[0] == '[' && host[n - 1] == ']') {
+        host[n - 1] = 0;
+        return inet_pton(AF_INET6, host + 1, bytes) == 1;
+    }
+    return inet_pton(AF_INET, host, bytes) == 1;
 }
 
 static bool url_fits(struct span url)
@@ -60,7 +81,7 @@ static bool url_fits(struct span url)
         url = span_of(at + 1, url.len - (size_t)(at + 1 - url.ptr));
     if (url.len && url.ptr[url.len - 1] == '/')
         url.len--;
-    return address_fits(url, false, 1);
+    return address_fits(url);
 }
 
 static bool urls_fit(struct span list)
@@ -107,7 +128,7 @@ static bool form_fits(enum config_form form, const char *text)
     case FORM_URLS:
         return urls_fit(s);
     case FORM_LISTEN:
-        return s.len <= 300 && address_fits(s, true, 0);
+        return listen_fits(s);
     case FORM_ANY:
         break;
     }
