@@ -103,6 +103,8 @@ static bool start(struct daemon *d)
     char why[256] = "";
     wb_status status;
 
+    log_write(LOG_INFO, "waybilld " WB_VERSION ": router %s, prefix %s, %u service(s)",
+              d->config.settings.id, d->config.settings.prefix, d->config.settings.service_count);
     signal(SIGPIPE, SIG_IGN);
     d->loop = loop_create();
     if (!d->loop) {
@@ -134,8 +136,6 @@ static bool start(struct daemon *d)
 /* Returns when the drain, which a signal begins, has ended. */
 static void run(struct daemon *d)
 {
-    log_write(LOG_INFO, "waybilld " WB_VERSION ": router %s, prefix %s, %u service(s)",
-              d->config.settings.id, d->config.settings.prefix, d->config.settings.service_count);
     loop_run(d->loop);
 }
 
