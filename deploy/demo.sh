@@ -58,7 +58,7 @@ await() { # what, command ...
             tail -n 20 "$dir"/*.log >&2
             exit 1
         fi
-        read -r -t 0.05 <> <(:) || true
+        sleep 0.05
     done
 }
 

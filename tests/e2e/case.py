@@ -1,6 +1,7 @@
 """What every end-to-end test stands on: a Fabric per class, ended in tearDownClass with a look at how the programs ended."""
 import os
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -9,6 +10,41 @@ from support import cluster  # noqa: E402
 from support.bucket import Bucket  # noqa: E402,F401
 from support.cluster import BUCKET, PREFIX, SLOW, Fabric  # noqa: E402,F401
 from support.waiting import stays, wait_for  # noqa: E402,F401
+
+
+def serve(attempt):
+    """Echoes."""
+    attempt.answer(attempt.data)
+
+
+def hold(attempt):
+    """Keeps the request; the test answers it, or nobody does."""
+
+
+def refuse(code=503, retry_after_ms=None, data=b"later"):
+    extra = [("Waybill-Retry-After-Ms", retry_after_ms)] if retry_after_ms is not None else []
+    return lambda attempt: attempt.refuse(code, "not now", data, extra)
+
+
+class Script:
+    """A handler shared by several workers: the n-th attempt that any of them gets is handled by steps[n], later ones by the last."""
+
+    def __init__(self, *steps):
+        self.steps, self.attempts, self.lock = steps, [], threading.Lock()
+
+    def __call__(self, attempt):
+        with self.lock:
+            self.attempts.append(attempt)
+            step = self.steps[min(len(self.attempts), len(self.steps)) - 1]
+        step(attempt)
+
+    def next(self, number=1, bound=10.0):
+        wait_for(lambda: len(self.attempts) >= number, bound * SLOW, lambda: "attempt %d (got %d)" % (number, len(self.attempts)))
+        return self.attempts[number - 1]
+
+    @property
+    def workers(self):
+        return [attempt.worker.id for attempt in self.attempts]
 
 
 class Case(unittest.TestCase):
@@ -22,9 +58,7 @@ class Case(unittest.TestCase):
         self.addCleanup(self._close)
 
     def _close(self):
-        failed = any(error for _, error in self._outcome.errors) if hasattr(self._outcome, "errors") else False
-        result = self._outcome.result
-        failed = failed or any(test is self for test, _ in result.failures + result.errors)
+        failed = not self._outcome.success
         tails = self.fabric.tails() if failed else ""
         wrong = self.fabric.close()
         if tails:
@@ -88,5 +122,5 @@ class Case(unittest.TestCase):
 
         def rest():
             entries = self.fabric.known(router, next(iter(self.fabric.services))).values()
-            return all(entry["inflight"] == 0 for entry in entries)
+            return all(entry["occupancy"] == 0 for entry in entries)
         wait_for(rest, 5 * SLOW, lambda: "rest: %r" % self.fabric.show_workers(router))

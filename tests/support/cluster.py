@@ -430,9 +430,8 @@ class Fabric:
 
 
 def workers_in(shown, service):
-    """The entries of one service in show.workers, wherever the router put the list."""
-    entries = shown["workers"] if isinstance(shown, dict) and "workers" in shown else shown
-    return [entry for entry in entries if entry.get("service", service) == service]
+    """The workers of one service in the answer of show.workers."""
+    return [worker for entry in shown["services"] if entry["service"] == service for worker in entry["workers"]]
 
 
 class Load(threading.Thread):

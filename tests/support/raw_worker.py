@@ -34,21 +34,13 @@ class Attempt:
         self.worker.client.send(b"".join(frames))
 
 
-def echo(attempt):
-    attempt.answer(attempt.data)
-
-
-def mute(attempt):
-    pass
-
-
 class RawWorker:
     """handler(attempt) runs on the client's reader thread; None: attempts only gather."""
 
     def __init__(self, fabric, service, worker, handler=None, heartbeat=None, user=None):
         self.fabric, self.service, self.id, self.handler = fabric, service, worker, handler
         self.client = fabric.client(user or "%s-%s" % (service, worker))
-        self.fields = {"v": 1, "epoch": int(time.time() * 1000), "state": "ready", "interval_ms": 500,
+        self.fields = {"v": 1, "epoch": int(time.time() * 1000), "state": "ready", "interval_ms": 1000,
                        **(heartbeat or {})}
         self.attempts, self.cancels = [], []
         self.subject = "%s.worker.%s.%s" % (PREFIX, service, worker)

@@ -1,0 +1,290 @@
+"""The server restarts, withdraws passwords, speaks TLS, freezes; the router is told to stop."""
+import os
+import signal
+import shutil
+import tempfile
+import unittest
+
+from case import SLOW, Case, hold, serve, stays, wait_for
+from support import certificates, cluster
+from support.cluster import Fabric, Server, free_port, user
+
+
+class Restart(Case):
+    def test_mid_load(self):
+        router = self.router = self.fabric.router()
+        for worker in ("w1", "w2"):
+            self.fabric.worker(worker, "--echo", known_to=[router])
+        for round_ in range(2):
+            load = cluster.Load(self.fabric.client(), "echo.request.x")
+            load.start()
+            wait_for(lambda: len(load.replies) >= 50, 20 * SLOW, "50 replies")
+            self.fabric.restart_server(crash=round_ == 0)
+            replies, _ = load.stop()
+            self.assertTrue(all(m.error is None or m.error in ("link_lost", "no_worker", "worker_lost", "timeout") for m in replies), replies[-3:])
+            router.wait_healthy(30)
+            client, self.bucket = self.fabric.client(), self.fabric.watch()
+            seen = set()
+
+            def both():
+                answer = client.request("echo.request.x", b"q", bound=20 * SLOW)
+                if answer.error is None:
+                    seen.add(answer.get("Waybill-Worker"))
+                return seen == {"w1", "w2"}
+            wait_for(both, 30 * SLOW, "both workers serving again")
+            client.request("echo.request.x", b"q", {"Waybill-Request-Id": "round-%d" % round_}, bound=20 * SLOW)
+            self.bucket.record("round-%d" % round_, 20 * SLOW)
+        self.assertEqual(0, router.terminate())
+
+    def test_nothing_is_sent_late(self):
+        """What was waiting while the link was down and has failed since is not sent when the link is back."""
+        self.router = self.fabric.router(services=[self.fabric.service(timeouts={"first_reply_ms": 30000})])
+        self.fabric.raw_worker("w1", hold, known_to=[self.router])
+        client = self.fabric.client()
+        for n in range(20):
+            client.start("echo.request.x", b"%d" % n, {"Waybill-Request-Id": "old-%d" % n})
+        wait_for(lambda: self.router.count("attempts") == 20, 10 * SLOW, "20 attempts")
+        self.fabric.restart_server()
+        self.router.wait_healthy(30)
+        self.bucket = self.fabric.watch()
+        again = self.fabric.raw_worker("w1", serve, known_to=[self.router], epoch=2 * 10 ** 12)
+        client = self.fabric.client()
+        self.assertServed(client.request("echo.request.x", b"new", {"Waybill-Request-Id": "new"}, bound=20 * SLOW), "w1", b"new")
+        self.assertEqual(["new"], [a.id for a in again.attempts])
+        self.assertNoRecord(*("old-%d" % n for n in range(20)))
+
+
+class Passwords(Case):
+    def test_changed_and_restored(self):
+        self.ready(serve)
+        self.fabric.passwords["router-1"] = "another"
+        self.fabric.server.reload(self.fabric.server_config())
+        wait_for(lambda: self.router.http("/healthz")[0] not in (200, None), 15 * SLOW, "an unready router")
+        # Several refusals in a row: a library that gives up after two must not take the router with it.
+        wait_for(lambda: self.fabric.server.output().count("authentication error") >= 6, 60 * SLOW,
+                 lambda: "six refused logins (%d)" % self.fabric.server.output().count("authentication error"))
+        self.assertTrue(self.router.running)
+        del self.fabric.passwords["router-1"]
+        self.fabric.server.reload(self.fabric.server_config())
+        self.router.wait_healthy(60)
+        client = self.fabric.client()
+        answer = client.request("echo.request.x", b"q", {"Waybill-Request-Id": "pw"}, bound=20 * SLOW)
+        self.assertServed(answer, "w1")
+        self.bucket.record("pw", 30 * SLOW)
+
+
+class Tls(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="waybill-tls.")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.fabric = None
+
+    def start(self, host="localhost", verify=False, **options):
+        self.files = certificates.make(self.dir, host)
+        tls = {"cert_file": self.files["cert"], "key_file": self.files["key"], "ca_file": self.files["ca"], "timeout": 5}
+        if verify:
+            tls["verify"] = True
+        self.fabric = Fabric(tls=tls, **options)
+        self.addCleanup(lambda: self.assertEqual([], self.fabric.close()))
+
+    def tls(self, client_cert=False):
+        from support.nats import tls_context
+        return tls_context(self.files["ca"], *((self.files["client_cert"], self.files["client_key"]) if client_cert else ()))
+
+    def round_trip(self, environment, client_cert=False):
+        url = {"NATS_URL": "tls://localhost:%d" % self.fabric.port, **environment}
+        router = self.fabric.router(env=url, nats={"url": url["NATS_URL"]})
+        self.fabric.worker("w1", "--echo", env=url)
+        client = self.fabric.client(tls=self.tls(client_cert))
+        bucket_client = self.fabric.client("test", tls=self.tls(client_cert))
+        from support.bucket import Bucket
+        bucket = Bucket(bucket_client)
+        number = [0]
+
+        def served():
+            number[0] += 1
+            answer = client.request("echo.request.x", b"q", {"Waybill-Request-Id": "tls-%d" % number[0]}, bound=10 * SLOW)
+            return answer.error is None and answer.get("Waybill-Worker") == "w1"
+        wait_for(served, 20 * SLOW, lambda: "an answer over TLS\n" + self.fabric.tails())
+        self.assertEqual("w1", bucket.record("tls-%d" % number[0], 20 * SLOW)["worker"])
+        self.assertTrue(router.healthy)
+
+    def test_ca(self):
+        self.start()
+        self.round_trip({"NATS_CA": self.files["ca"]})
+
+    def test_client_certificate(self):
+        self.start(verify=True)
+        self.round_trip({"NATS_CA": self.files["ca"], "NATS_CERT": self.files["client_cert"], "NATS_KEY": self.files["client_key"]}, True)
+
+    def never_up(self, environment, url, pattern):
+        router = self.fabric.router(wait=False, env={**environment, "NATS_URL": url}, nats={"url": url})
+        wait_for(lambda: pattern(router), 20 * SLOW, lambda: "the refusal\n" + router.tail())
+        stays(lambda: router.http("/healthz")[0] != 200, 0.5, "unready")
+        self.assertTrue(router.running)
+        return router
+
+    def test_host_name_is_checked(self):
+        self.start(host="elsewhere.example")
+        self.never_up({"NATS_CA": self.files["ca"]}, "tls://localhost:%d" % self.fabric.port,
+                      lambda router: "certificate" in router.output().lower() or "host" in router.output().lower())
+
+    def test_an_unknown_authority_is_refused(self):
+        self.start()
+        other = tempfile.mkdtemp(dir=self.dir)
+        ca = certificates.make(other)["ca"]
+        self.never_up({"NATS_CA": ca}, "tls://localhost:%d" % self.fabric.port, lambda router: "certificate" in router.output().lower())
+
+    def test_tls_that_was_asked_for_is_never_given_up(self):
+        """A server without TLS gets no password in the clear."""
+        self.files = certificates.make(self.dir)
+        self.fabric = Fabric()
+        self.addCleanup(lambda: self.assertEqual([], self.fabric.close()))
+        for environment, scheme in (({"NATS_CA": self.files["ca"]}, "nats"), ({}, "tls")):
+            with self.subTest(scheme=scheme):
+                self.never_up(environment, "%s://localhost:%d" % (scheme, self.fabric.port), lambda router: "tls" in router.output().lower())
+
+
+class FrozenJetStream(unittest.TestCase):
+    """Two servers: the clients' own, without JetStream, is a leaf of a hub that has it. The hub is frozen."""
+
+    def setUp(self):
+        self.fabric = Fabric(jetstream=False)
+        self.addCleanup(lambda: self.assertEqual([], self.fabric.close()))
+        leaf_port, self.hub_port = free_port(), free_port()
+        self.hub = Server(self.fabric, self.fabric.binary, self.hub_port, {
+            "listen": "127.0.0.1:%d" % self.hub_port, "server_name": "hub", "jetstream": {"store_dir": os.path.join(self.fabric.dir, "hub")},
+            "accounts": {"APP": {"jetstream": "enabled", "users": [user("leaf"), user("test")]}, "SYS": {"users": [user("system")]}},
+            "system_account": "SYS", "leafnodes": {"listen": "127.0.0.1:%d" % leaf_port}}, "hub")
+        self.fabric.server_extra = {"leafnodes": {"remotes": [{"url": "nats://leaf:secret@127.0.0.1:%d" % leaf_port, "account": "APP"}]}}
+        self.fabric.restart_server()
+        wait_for(lambda: "Leafnode connection created" in self.fabric.server.output(), 20 * SLOW, "the leaf's link")
+
+    def test_frozen_and_thawed(self):
+        from support.bucket import Bucket
+        from support.nats import Client
+        hub_client = Client(self.hub_port, "test", "secret")
+        self.addCleanup(hub_client.close)
+        hub_bucket = Bucket(hub_client)
+        tester = self.fabric.client("test")
+        wait_for(lambda: tester.request("$JS.API.INFO", b"", bound=5 * SLOW).status is None, 20 * SLOW, "JetStream through the leaf")
+        router = self.fabric.router()
+        self.fabric.worker("w1", "--echo", known_to=[router])
+        client = self.fabric.client()
+        wait_for(lambda: client.request("echo.request.x", b"q").error is None and hub_bucket.stored(), 30 * SLOW,
+                 lambda: "a record\n" + router.tail())
+        self.hub.freeze()
+        self.addCleanup(lambda: self.hub.running and self.hub.thaw())
+        for n in range(300):
+            answer = client.request("echo.request.x", b"q", {"Waybill-Request-Id": "ice-%d" % n}, bound=5 * SLOW)
+            self.assertIsNone(answer.error, answer)
+            self.assertEqual("w1", answer.get("Waybill-Worker"))
+        self.assertEqual(200, router.http("/healthz")[0])
+        self.hub.thaw()
+        wait_for(lambda: hub_bucket.stored_for("ice-0") or router.count("attribution_failed") > 0, 60 * SLOW,
+                 lambda: "the backlog's records\n" + router.tail())
+        number = [0]
+
+        def recorded():
+            number[0] += 1
+            client.request("echo.request.x", b"q", {"Waybill-Request-Id": "thaw-%d" % number[0]}, bound=10 * SLOW)
+            return any(w.key.startswith("echo.thaw-") for w in hub_bucket.writes)
+        wait_for(recorded, 60 * SLOW, lambda: "records after the thaw\n" + router.tail())
+
+
+class Stopping(Case):
+    def in_flight(self, count, **options):
+        self.ready(hold, router_options=options)
+        subs = [self.client.start("echo.request.x", b"%d" % n, {"Waybill-Request-Id": "t%d" % n}) for n in range(count)]
+        self.workers[0].next(20 * SLOW, number=count)
+        return subs
+
+    def test_sigterm_with_a_hundred_in_flight(self):
+        subs = self.in_flight(100)
+        self.router.signal(signal.SIGTERM)
+        wait_for(lambda: self.router.http("/healthz")[0] != 200, 10 * SLOW, "the router leaving its queue groups")
+        for attempt in list(self.workers[0].attempts):
+            attempt.answer(b"a" + attempt.data)
+        for n, sub in enumerate(subs):
+            self.assertServed(sub.next(20 * SLOW), "w1", b"a%d" % n)
+        self.assertEqual(0, self.router.ended(20))
+        for n in range(100):
+            self.assertEqual("w1", self.bucket.record("t%d" % n)["worker"])
+        self.assertEqual(100, len(self.bucket.stored()))
+
+    def test_what_is_unfinished_gets_draining(self):
+        subs = self.in_flight(10, router={"drain_ms": 500})
+        self.router.signal(signal.SIGINT)
+        for sub in subs:
+            self.assertError(sub.next(20 * SLOW), "draining", delivered="maybe")
+        self.assertEqual(0, self.router.ended(20))
+        wait_for(lambda: len(self.workers[0].cancels) == 10, 10 * SLOW, "ten cancels")
+        self.assertNoRecord(*("t%d" % n for n in range(10)))
+
+    def test_an_unfinished_stream_is_interrupted(self):
+        self.ready(hold, service=self.fabric.service(replies="stream"), router_options={"router": {"drain_ms": 500}})
+        sub = self.client.start("echo.request.x", b"q", {"Waybill-Request-Id": "ts"})
+        self.workers[0].next().stream([b"1"], end=False)
+        sub.wait_count(1)
+        self.router.signal(signal.SIGTERM)
+        sub.wait_count(3, 20 * SLOW)
+        self.assertEqual("interrupted", sub.messages[-1].get("Waybill-Outcome"))
+        self.assertEqual(0, self.router.ended(20))
+        self.bucket.wait_outcome("ts", "interrupted")
+
+    def test_idle(self):
+        self.ready(serve)
+        self.router.signal(signal.SIGTERM)
+        self.assertEqual(0, self.router.ended(5))
+
+    def test_without_a_server(self):
+        router = self.fabric.router()
+        self.fabric.stop_server()
+        wait_for(lambda: router.http("/healthz")[0] != 200, 10 * SLOW, "unready")
+        router.signal(signal.SIGTERM)
+        self.assertEqual(0, router.ended(15))
+        self.fabric.start_server()
+
+    def test_another_router_takes_over(self):
+        self.ready(serve)
+        other = self.fabric.router("router-2")
+        self.fabric.wait_known(other, "w1")
+        load = cluster.Load(self.fabric.client(), "echo.request.x")
+        load.start()
+        wait_for(lambda: len(load.replies) >= 20, 20 * SLOW, "20 replies")
+        self.router.signal(signal.SIGTERM)
+        self.assertEqual(0, self.router.ended(15))
+        before = len(load.replies)
+        wait_for(lambda: len(load.replies) >= before + 20, 20 * SLOW, "20 more replies")
+        replies, failures = load.stop()
+        self.assertEqual([], failures)
+        self.assertEqual([], [m for m in replies if m.error], "not one request is lost or refused")
+
+
+class StartBeforeTheServer(Case):
+    def test_waits_for_ever(self):
+        self.fabric.stop_server()
+        router = self.fabric.router(wait=False)
+        wait_for(lambda: router.http("/healthz")[0] not in (None, 200), 10 * SLOW, "an unready router")
+        self.fabric.start_server()
+        router.wait_healthy(30)
+
+
+class Permissions(Case):
+    def test_the_contracts_permissions_are_enough(self):
+        """All parts of a router's life without one Permissions Violation in the server's log."""
+        self.ready(serve, hold)
+        self.client.request("echo.request.x", b"q", {"Waybill-Target": "w1", "Waybill-Request-Id": "p1"})
+        self.client.request("echo.request.x", b"q", {"Waybill-Target": "w1", "Waybill-Request-Id": "p1"})
+        self.bucket.wait("p1", 2)
+        self.client.request("echo.request.x", b"q", {"Waybill-Target": "w2", "Waybill-Timeout-Ms": "200"})
+        wait_for(lambda: self.workers[1].cancels, 5 * SLOW, "the cancel")
+        self.fabric.worker("w3", "--echo", known_to=[self.router])
+        self.fabric.tool("who", "p1", "--service", "echo", user="operator")
+        self.fabric.tool("workers", user="operator")
+        violations = [line for line in self.fabric.server.output().splitlines() if "Violation" in line]
+        self.assertEqual([], violations)
+
+
+if __name__ == "__main__":
+    unittest.main()
