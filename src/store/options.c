@@ -1,14 +1,10 @@
 #include "store/options.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SERVERS_MAX = 64, SEED_TEXT = 58, SEED_BYTES = 36, PUBLIC_TEXT = 56, KEY_BYTES = 32 };
-
-static const char base32[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+enum { SERVERS_MAX = 64, SEED_TEXT = 58 };
 
 static void nothing_on_connection(natsConnection *nc, void *closure)
 {
@@ -59,76 +55,26 @@ static bool read_seed(const char *path, char seed[SEED_TEXT + 1])
     while (!found && fgets(line, sizeof(line), file)) {
         const char *at = line + strspn(line, " \t");
 
-        if (at[0] == 'S' && strspn(at, base32) == SEED_TEXT) {
+        if (at[0] == 'S' && strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == SEED_TEXT) {
             memcpy(seed, at, SEED_TEXT);
             seed[SEED_TEXT] = '\0';
             found = true;
         }
     }
-    OPENSSL_cleanse(line, sizeof(line));
+    explicit_bzero(line, sizeof(line));
     fclose(file);
     return found;
 }
 
-static uint16_t crc16(const unsigned char *bytes, size_t n)
+/* nats.c signs with a seed, but wants to be told whose it is. */
+static natsStatus set_nkey(natsOptions *o, const struct store_connection *c)
 {
-    uint16_t crc = 0;
+    char seed[SEED_TEXT + 1], public_key[STORE_NKEY_PUBLIC_SIZE];
+    bool good = c->nkey_public && read_seed(c->nkey_file, seed) &&
+                c->nkey_public(seed, public_key) == WB_OK;
 
-    while (n--) {
-        crc = (uint16_t)(crc ^ (*bytes++ << 8));
-        for (int bit = 0; bit < 8; bit++)
-            crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
-    }
-    return crc;
-}
-
-/* The public key of a seed: nats.c signs with a seed, but wants to be told who signs. */
-static bool public_of_seed(const char seed[SEED_TEXT + 1], char out[PUBLIC_TEXT + 1])
-{
-    unsigned char raw[SEED_BYTES + 1] = {0}, key[KEY_BYTES + 3];
-    size_t length = KEY_BYTES;
-    uint32_t bits = 0;
-    unsigned held = 0, n = 0;
-    EVP_PKEY *pair;
-    bool good;
-
-    for (int i = 0; i < SEED_TEXT; i++) {
-        bits = (bits << 5 | (uint32_t)(strchr(base32, seed[i]) - base32)) & 0xffff;
-        held += 5;
-        if (held >= 8) {
-            held -= 8;
-            raw[n++] = (unsigned char)(bits >> held);
-        }
-    }
-    /* two bytes hold "seed" and the kind of key, then 32 of seed, then the checksum */
-    key[0] = (unsigned char)((raw[0] & 7) << 5 | raw[1] >> 3);
-    good = (raw[0] & 0xf8) == 18 << 3 &&
-           crc16(raw, SEED_BYTES - 2) == (raw[SEED_BYTES - 2] | raw[SEED_BYTES - 1] << 8);
-    pair = good ? EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, raw + 2, KEY_BYTES) : NULL;
-    good = pair && EVP_PKEY_get_raw_public_key(pair, key + 1, &length) == 1;
-    EVP_PKEY_free(pair);
-    OPENSSL_cleanse(raw, sizeof(raw));
-    if (!good)
-        return false;
-    key[KEY_BYTES + 1] = (unsigned char)(crc16(key, KEY_BYTES + 1) & 0xff);
-    key[KEY_BYTES + 2] = (unsigned char)(crc16(key, KEY_BYTES + 1) >> 8);
-    for (unsigned i = 0; i < PUBLIC_TEXT; i++) {
-        unsigned at = i * 5 / 8;
-        unsigned pair16 = (unsigned)key[at] << 8 | (at + 1 < sizeof(key) ? key[at + 1] : 0U);
-
-        out[i] = base32[pair16 >> (11 - i * 5 % 8) & 31];
-    }
-    out[PUBLIC_TEXT] = '\0';
-    return true;
-}
-
-static natsStatus set_nkey(natsOptions *o, const char *path)
-{
-    char seed[SEED_TEXT + 1], public_key[PUBLIC_TEXT + 1];
-    bool good = read_seed(path, seed) && public_of_seed(seed, public_key);
-
-    OPENSSL_cleanse(seed, sizeof(seed));
-    return good ? natsOptions_SetNKeyFromSeed(o, public_key, path) : NATS_INVALID_ARG;
+    explicit_bzero(seed, sizeof(seed));
+    return good ? natsOptions_SetNKeyFromSeed(o, public_key, c->nkey_file) : NATS_INVALID_ARG;
 }
 
 static natsStatus set_credentials(natsOptions *o, const struct store_connection *c)
@@ -136,7 +82,7 @@ static natsStatus set_credentials(natsOptions *o, const struct store_connection 
     if (c->creds)
         return natsOptions_SetUserCredentialsFromFiles(o, c->creds, NULL);
     if (c->nkey_file)
-        return set_nkey(o, c->nkey_file);
+        return set_nkey(o, c);
     if (c->token)
         return natsOptions_SetToken(o, c->token);
     if (c->user)

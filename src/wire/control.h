@@ -11,7 +11,8 @@ struct control_body { /* "" where absent or null */
     char request_id[WB_REQUEST_ID_MAX + 1];
 };
 
-/* An empty payload is an empty object. WB_INVALID: not an object, or a member of the wrong type or too long. Unknown members are ignored. */
+/* An empty payload is an empty object. WB_INVALID: not an object, or a member of the wrong type or
+ * too long. Unknown members are ignored. */
 WB_MUST_USE wb_status control_body_parse(struct span json, struct control_body *out);
 
 #endif

@@ -5,8 +5,10 @@
 #include "base/buf.h"
 #include "wire/record.h"
 
-/* scope: "worker", "adapter", "service" or NULL. disclose=false leaves each attempt's worker out (null). */
-WB_MUST_USE wb_status error_body_encode(struct buf *out, wb_status error, struct span message, struct span request_id,
-                                        const struct record_tried *attempts, unsigned count, const char *scope, bool disclose);
+/* scope: "worker", "adapter", "service" or NULL. disclose=false leaves each attempt's worker out
+ * (null). */
+WB_MUST_USE wb_status error_body_encode(struct buf *out, wb_status error, struct span message,
+                                        struct span request_id, const struct record_tried *attempts,
+                                        unsigned count, const char *scope, bool disclose);
 
 #endif

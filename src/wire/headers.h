@@ -1,12 +1,24 @@
-/* Header names, once. Request headers (spec section 3) stand in a table that the parser and the documentation walk. */
+/* Header names, once. Request headers (spec section 3) stand in a table that the parser and the
+ * documentation walk. */
 #ifndef WIRE_HEADERS_H
 #define WIRE_HEADERS_H
 
 #include "base/span.h"
 
 enum request_header {
-    RH_REQUEST_ID, RH_SESSION, RH_TARGET, RH_ADAPTER, RH_HASH_KEY, RH_REPLIES, RH_TIMEOUT_MS, RH_IDEMPOTENT,
-    RH_RETRY, RH_REPLY, RH_PRIORITY, RH_ADVISE, RH_COUNT
+    RH_REQUEST_ID,
+    RH_SESSION,
+    RH_TARGET,
+    RH_ADAPTER,
+    RH_HASH_KEY,
+    RH_REPLIES,
+    RH_TIMEOUT_MS,
+    RH_IDEMPOTENT,
+    RH_RETRY,
+    RH_REPLY,
+    RH_PRIORITY,
+    RH_ADVISE,
+    RH_COUNT
 };
 struct request_header_info {
     struct span name;

@@ -1,5 +1,6 @@
-/* Heartbeats (spec section 11): msgpack map or JSON object, told apart by the first byte. Decoding validates everything and allocates one
- * block; the result is freed with heartbeat_fini. Pure: no clock, no I/O. */
+/* Heartbeats (spec section 11): msgpack map or JSON object, told apart by the first byte. Decoding
+ * validates everything and allocates one block; the result is freed with heartbeat_fini. Pure: no
+ * clock, no I/O. */
 #ifndef WIRE_HEARTBEAT_H
 #define WIRE_HEARTBEAT_H
 
@@ -34,9 +35,10 @@ struct heartbeat {
     bool has_inflight_by;
     struct heartbeat_inflight *inflight_by;
     uint32_t inflight_by_count;
-    uint32_t weight; /* 1..1000 */
+    uint32_t weight;                  /* 1..1000 */
     char class_name[WB_NAME_MAX + 1]; /* "" none */
-    uint32_t ranks;  /* number of ranks: ids are 0..ranks-1; 0: none. On the wire: a number, or a list 0..n-1 */
+    uint32_t ranks;    /* number of ranks: ids are 0..ranks-1; 0: none. On the wire: a number, or a
+                          list 0..n-1 */
     bool has_adapters; /* false: unchanged */
     struct span *adapters;
     uint32_t adapter_count;
@@ -47,7 +49,8 @@ struct heartbeat {
 };
 
 void heartbeat_defaults(struct heartbeat *hb);
-/* On failure `why` (static or inside the given buffer) says which field and what was expected; nothing to free. */
+/* On failure `why` (static or inside the given buffer) says which field and what was expected;
+ * nothing to free. */
 WB_MUST_USE wb_status heartbeat_decode(struct span bytes, struct heartbeat *hb, char why[128]);
 void heartbeat_fini(struct heartbeat *hb);
 /* msgpack, every field that is not its default, plus v and epoch. */

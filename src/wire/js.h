@@ -12,15 +12,17 @@
 
 /* A publish acknowledgement, or the error in its place. */
 struct js_ack {
-    struct span stream;  /* into the input */
+    struct span stream; /* into the input */
     uint64_t seq;
     bool duplicate;
-    int code, err_code;  /* 0: no error */
+    int code, err_code; /* 0: no error */
 };
-/* Fast path for the plain form; cJSON for anything else. WB_INVALID: neither an ack nor an error. */
+/* Fast path for the plain form; cJSON for anything else. WB_INVALID: neither an ack nor an error.
+ */
 WB_MUST_USE wb_status js_ack_parse(struct span json, struct js_ack *out);
 
-/* Answer of STREAM.MSG.GET: the message's data decoded from base64 into `data`, its sequence, and whether it is a delete or purge marker. */
+/* Answer of STREAM.MSG.GET: the message's data decoded from base64 into `data`, its sequence, and
+ * whether it is a delete or purge marker. */
 struct js_message {
     uint64_t seq;
     bool marker;
@@ -29,8 +31,10 @@ struct js_message {
 WB_MUST_USE wb_status js_msg_get_parse(struct span json, struct js_message *out, struct buf *data);
 /* {"last_by_subj":"..."} */
 WB_MUST_USE wb_status js_msg_get_request(struct buf *out, struct span subject);
-/* {"subject":"..."} for STREAM.NAMES, and its answer: calls fn per name. WB_UNSUPPORTED: the server answered with an error. */
+/* {"subject":"..."} for STREAM.NAMES, and its answer: calls fn per name. WB_UNSUPPORTED: the server
+ * answered with an error. */
 WB_MUST_USE wb_status js_names_request(struct buf *out, struct span subject);
-WB_MUST_USE wb_status js_names_parse(struct span json, void (*fn)(void *arg, struct span name), void *arg);
+WB_MUST_USE wb_status js_names_parse(struct span json, void (*fn)(void *arg, struct span name),
+                                     void *arg);
 
 #endif

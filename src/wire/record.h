@@ -1,4 +1,5 @@
-/* The attribution record (spec section 6): encoded by hand, members in the contract's order; decoded with cJSON. Pure. */
+/* The attribution record (spec section 6): encoded by hand, members in the contract's order;
+ * decoded with cJSON. Pure. */
 #ifndef WIRE_RECORD_H
 #define WIRE_RECORD_H
 
@@ -46,7 +47,8 @@ struct record_brief {
     wall received_at;
     char outcome[16];
 };
-WB_MUST_USE wb_status record_decode_brief(struct span json, struct record_brief *out); /* WB_INVALID, WB_UNSUPPORTED: v > 1 */
+WB_MUST_USE wb_status record_decode_brief(
+    struct span json, struct record_brief *out); /* WB_INVALID, WB_UNSUPPORTED: v > 1 */
 /* The 32 hex digits of a W3C traceparent header's trace id; empty if malformed or all zero. */
 struct span record_trace_of(struct span traceparent);
 

@@ -157,7 +157,7 @@ static int64_t store_down(void)
 static void setup(void)
 {
     seen_count = 0;
-    strcpy(dir, "/tmp/wb-store-XXXXXX");
+    snprintf(dir, sizeof(dir), "/tmp/wb-store-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     port = free_port();
     snprintf(url, sizeof(url), "nats://127.0.0.1:%d", port);
@@ -401,6 +401,15 @@ static void write_text(const char *name, const char *text, char path[128])
     fclose(file);
 }
 
+static wb_status public_of(const char *seed, char out[STORE_NKEY_PUBLIC_SIZE])
+{
+    if (strcmp(seed, "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY") != 0)
+        return WB_INVALID;
+    snprintf(out, STORE_NKEY_PUBLIC_SIZE,
+             "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4");
+    return WB_OK;
+}
+
 START_TEST(an_nkey_signs_in)
 {
     char conf[128], key[128];
@@ -412,7 +421,7 @@ START_TEST(an_nkey_signs_in)
     write_text("user.nk",
                "# a comment\nSUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY\n", key);
     server_start(true, "-c", conf);
-    store_up((struct store_connection){.nkey_file = key});
+    store_up((struct store_connection){.nkey_file = key, .nkey_public = public_of});
     await_state(0, "records", STORE_CREATED);
     store_down();
 }

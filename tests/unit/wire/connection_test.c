@@ -32,7 +32,7 @@ static void setup(void)
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
-    strcpy(home, "/tmp/wb-connection-XXXXXX");
+    snprintf(home, sizeof(home), "/tmp/wb-connection-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(home));
     setenv("XDG_CONFIG_HOME", home, 1);
     setenv("HOME", "/home/somebody", 1);
