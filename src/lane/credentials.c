@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <nats/nats.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -126,35 +125,35 @@ static void base32_write(const unsigned char *bytes, size_t n, char *out)
     *out = '\0';
 }
 
-static bool public_of_raw(const unsigned char *private, unsigned char *public)
+/* The private half of a user's seed, checked. The kind of key is spread over both prefix bytes. */
+static EVP_PKEY *key_of(const char *seed)
 {
-    EVP_PKEY *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, private, 32);
-    size_t n = 32;
-    bool ok = key && EVP_PKEY_get_raw_public_key(key, public, &n) == 1 && n == 32;
+    unsigned char raw[RAW_SIZE];
+    EVP_PKEY *key = NULL;
+    uint16_t check;
 
-    EVP_PKEY_free(key);
-    return ok;
+    if (strlen(seed) != SEED_LEN || !base32_read(seed, raw, RAW_SIZE))
+        return NULL;
+    check = check_of(raw, RAW_SIZE - 2);
+    if ((raw[0] & 0xf8) == PREFIX_SEED &&
+        ((raw[0] & 7) << 5 | (raw[1] & 0xf8) >> 3) == PREFIX_USER &&
+        raw[RAW_SIZE - 2] == (check & 0xff) && raw[RAW_SIZE - 1] == check >> 8)
+        key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, raw + 2, 32);
+    OPENSSL_cleanse(raw, sizeof(raw));
+    return key;
 }
 
 wb_status credentials_public_of(const char *seed, char out[64])
 {
-    unsigned char raw[RAW_SIZE], public[35];
-    uint16_t check;
-    bool ok;
+    unsigned char public[35] = {PREFIX_USER};
+    EVP_PKEY *key = key_of(seed);
+    size_t n = 32;
+    bool ok = key && EVP_PKEY_get_raw_public_key(key, public + 1, &n) == 1 && n == 32;
+    uint16_t check = check_of(public, 33);
 
-    if (strlen(seed) != SEED_LEN || !base32_read(seed, raw, RAW_SIZE))
-        return WB_INVALID;
-    check = check_of(raw, RAW_SIZE - 2);
-    /* The kind of key is spread over both prefix bytes. */
-    ok = (raw[0] & 0xf8) == PREFIX_SEED &&
-         ((raw[0] & 7) << 5 | (raw[1] & 0xf8) >> 3) == PREFIX_USER &&
-         raw[RAW_SIZE - 2] == (check & 0xff) && raw[RAW_SIZE - 1] == check >> 8 &&
-         public_of_raw(raw + 2, public + 1);
-    OPENSSL_cleanse(raw, sizeof(raw));
+    EVP_PKEY_free(key);
     if (!ok)
         return WB_INVALID;
-    public[0] = PREFIX_USER;
-    check = check_of(public, 33);
     public[33] = (unsigned char)(check & 0xff);
     public[34] = (unsigned char)(check >> 8);
     base32_write(public, sizeof(public), out);
@@ -179,21 +178,29 @@ static void base64url_write(const unsigned char *bytes, size_t n, char *out)
     *out = '\0';
 }
 
+/* By OpenSSL: nats_Sign would need nats.c opened first, with its threads. */
 static wb_status sign(struct credentials *who, const char *seed, const char *nonce,
                       char why[CREDENTIALS_TEXT_MAX])
 {
-    unsigned char *signature = NULL;
-    int n = 0;
+    unsigned char signature[64];
+    size_t n = sizeof(signature);
+    EVP_PKEY *key;
+    EVP_MD_CTX *context;
+    bool ok;
 
     if (!*nonce)
         return WB_OK;
-    if (nats_Sign(seed, nonce, &signature, &n) != NATS_OK || n <= 0 || n > 64) {
-        free(signature);
+    key = key_of(seed);
+    context = EVP_MD_CTX_new();
+    ok = key && context && EVP_DigestSignInit(context, NULL, NULL, NULL, key) == 1 &&
+         EVP_DigestSign(context, signature, &n, (const unsigned char *)nonce, strlen(nonce)) == 1;
+    EVP_MD_CTX_free(context);
+    EVP_PKEY_free(key);
+    if (!ok) {
         snprintf(why, CREDENTIALS_TEXT_MAX, "the nkey seed does not sign");
         return WB_INVALID;
     }
-    base64url_write(signature, (size_t)n, who->signature);
-    free(signature);
+    base64url_write(signature, n, who->signature);
     return WB_OK;
 }
 
