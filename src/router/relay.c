@@ -469,6 +469,8 @@ static wb_status answer_headers(struct transit *t, const struct lane_message *m,
         status = header_close(&w);
         if (status != WB_OK)
             return status;
+        if (buf_len(&r->headers_out) == sizeof "NATS/1.0\r\n\r\n" - 1)
+            buf_clear(&r->headers_out); /* no field: no block */
         if (buf_len(&r->headers_out) + m->payload.len <= max)
             return WB_OK;
     }
