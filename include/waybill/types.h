@@ -10,4 +10,9 @@
 
 typedef enum wb_replies { WB_REPLIES_ONE, WB_REPLIES_STREAM, WB_REPLIES_NONE } wb_replies;
 
+/* A message header of the caller's own. Names and values are checked before they are sent: no CR, LF, and no colon or blank in a name. */
+typedef struct wb_header {
+    const char *name, *value;
+} wb_header;
+
 #endif

@@ -1,0 +1,57 @@
+/* A subcommand: its options, its words, its function. main.c has the table of them. */
+#ifndef CLI_COMMAND_H
+#define CLI_COMMAND_H
+
+#include <nats/nats.h>
+
+#include "base/buf.h"
+#include "cli/options.h"
+#include "waybill/status.h"
+
+enum exit_code {
+    EXIT_FINE = 0,
+    EXIT_USAGE = 1,
+    EXIT_NO_LINK = 2,
+    EXIT_NOTHING = 3,
+    EXIT_ERROR_ANSWER = 4
+};
+
+/* First member of every command's struct. */
+struct common {
+    const char *server, *creds, *user, *password, *token, *nkey, *cert, *key, *ca, *context,
+        *prefix;
+    bool json, help;
+};
+
+struct command {
+    const char *name, *words, *summary;
+    const struct option *options;
+    unsigned option_count;
+    size_t args_size;
+    const void *defaults; /* args_size bytes */
+    int min_words, max_words;
+    int (*run)(const void *args, const struct words *rest);
+};
+
+extern const struct command command_request, command_worker, command_who, command_workers,
+    command_stats, command_cancel, command_bench;
+
+struct link {
+    natsConnection *nc;
+    char *inbox_prefix; /* NULL: nats.c's own */
+    const char *prefix; /* of Waybill's subjects; checked */
+};
+
+/* Connects as the `nats` CLI would. EXIT_FINE, or the exit code after a line on stderr. Once per
+ * process. */
+int link_open(const struct common *common, struct link *link);
+void link_close(struct link *link);
+
+/* Says on stderr what a status means for this command; the exit code for it. */
+int exit_of(wb_status status, const char *what);
+/* Writes the JSON text and a newline to stdout, and frees it. */
+void print_json(struct buf *text);
+
+#define OUTPUT_MAX (64u * 1024 * 1024)
+
+#endif

@@ -1,0 +1,159 @@
+/* A worker's heartbeats: one thread that sleeps until the next is due.
+ *
+ * Due is: interval_ms after the last one; at once when the state changes; a random 0 to 500 ms
+ * after a router's announce, so that ten thousand workers do not answer it in one instant. Every
+ * heartbeat is a full one, adapters included. While nats.c is reconnecting none is sent: it would
+ * be kept and delivered late, and a late heartbeat says that a dead worker lives.
+ *
+ * The thread reads the worker under its lock and publishes without it. It ends when the state is
+ * WORKER_STOPPED. */
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "client/message.h"
+#include "client/worker_state.h"
+
+#define ANNOUNCE_SPREAD_US 500000
+
+static enum heartbeat_state state_word(enum worker_state state)
+{
+    switch (state) {
+    case WORKER_BUSY:
+        return HB_BUSY;
+    case WORKER_DRAINING:
+        return HB_DRAINING;
+    case WORKER_STOPPED:
+        return HB_LEAVING;
+    default:
+        return HB_READY;
+    }
+}
+
+static void fill_fixed(const struct wb_worker *w, struct heartbeat *hb)
+{
+    heartbeat_defaults(hb);
+    hb->epoch = w->options.epoch;
+    hb->interval_ms = w->options.interval_ms;
+    hb->capacity = w->options.capacity;
+    hb->weight = w->options.weight;
+    hb->ranks = w->options.ranks;
+    hb->adapter_slots = w->options.adapter_slots;
+    if (w->class_name != NULL)
+        memcpy(hb->class_name, w->class_name, strlen(w->class_name) + 1);
+}
+
+/* Under the lock. The spans point into the worker. */
+static void fill_load(const struct wb_worker *w, struct heartbeat *hb)
+{
+    hb->state = state_word(w->state);
+    hb->inflight = w->inflight;
+    hb->has_inflight_by = true;
+    for (unsigned i = 0; i < w->router_count; i++) {
+        if (w->routers[i].count == 0)
+            continue;
+        struct heartbeat_inflight *slot = &hb->inflight_by[hb->inflight_by_count++];
+        *slot = (struct heartbeat_inflight){span_str(w->routers[i].id), w->routers[i].count};
+    }
+    hb->has_adapters = true;
+    for (unsigned i = 0; i < w->adapter_count; i++)
+        hb->adapters[hb->adapter_count++] = span_str(w->adapters[i]);
+}
+
+static wb_status encode(struct wb_worker *w, bool leaving, struct buf *out)
+{
+    struct heartbeat hb;
+    fill_fixed(w, &hb);
+    pthread_mutex_lock(&w->lock);
+    hb.inflight_by = calloc(w->router_count + 1, sizeof(*hb.inflight_by));
+    hb.adapters = calloc(w->adapter_count + 1, sizeof(*hb.adapters));
+    wb_status s = WB_NO_MEMORY;
+    if (hb.inflight_by != NULL && hb.adapters != NULL) {
+        fill_load(w, &hb);
+        if (leaving)
+            hb.state = HB_LEAVING;
+        s = heartbeat_encode_msgpack(&hb, out);
+    }
+    pthread_mutex_unlock(&w->lock);
+    free(hb.inflight_by);
+    free(hb.adapters);
+    return s;
+}
+
+wb_status heartbeats_send(struct wb_worker *w, bool leaving)
+{
+    if (w->options.no_heartbeats)
+        return WB_OK;
+    if (natsConnection_Status(w->nc) != NATS_CONN_STATUS_CONNECTED)
+        return WB_CLOSED;
+    struct buf bytes;
+    buf_init(&bytes, HEARTBEAT_SIZE_MAX);
+    wb_status s = encode(w, leaving, &bytes);
+    if (s == WB_OK) {
+        struct span all = buf_span(&bytes);
+        s = message_status(
+            natsConnection_Publish(w->nc, w->heartbeat_subject, all.ptr, (int)all.len));
+    }
+    buf_fini(&bytes);
+    return s;
+}
+
+static void *beat(void *arg)
+{
+    struct wb_worker *w = arg;
+    MAGIC_CHECK(w, WORKER_MAGIC);
+    pthread_mutex_lock(&w->lock);
+    while (w->state != WORKER_STOPPED) {
+        mono now = clock_mono();
+        if (mono_before(now, w->next_beat)) {
+            worker_wait(w, w->next_beat);
+            continue;
+        }
+        w->next_beat = mono_add_ms(now, w->options.interval_ms);
+        pthread_mutex_unlock(&w->lock);
+        wb_status s = heartbeats_send(w, false);
+        (void)s; /* the next one follows in any case; routers count what is missing */
+        pthread_mutex_lock(&w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+wb_status heartbeats_start(struct wb_worker *w)
+{
+    if (w->options.no_heartbeats)
+        return WB_OK;
+    w->next_beat = clock_mono();
+    if (pthread_create(&w->beater, NULL, beat, w) != 0)
+        return WB_NO_MEMORY;
+    w->beating = true;
+    return WB_OK;
+}
+
+void heartbeats_stop(struct wb_worker *w)
+{
+    if (!w->beating)
+        return;
+    pthread_join(w->beater, NULL);
+    w->beating = false;
+}
+
+static void due_at(struct wb_worker *w, mono when)
+{
+    w->next_beat = mono_min(w->next_beat, when);
+    pthread_cond_broadcast(&w->changed);
+}
+
+void heartbeats_announce(struct wb_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    due_at(w, mono_add_us(clock_mono(), (int64_t)rng_below(&w->rng, ANNOUNCE_SPREAD_US + 1)));
+    pthread_mutex_unlock(&w->lock);
+}
+
+void heartbeats_now(struct wb_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    due_at(w, clock_mono());
+    pthread_mutex_unlock(&w->lock);
+}

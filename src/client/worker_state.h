@@ -1,0 +1,79 @@
+/* The worker and its tasks, as worker.c, task.c and heartbeats.c share them. Private to client. */
+#ifndef CLIENT_WORKER_STATE_H
+#define CLIENT_WORKER_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "waybill/worker.h"
+#include "wire/heartbeat.h"
+
+enum worker_state { WORKER_NEW, WORKER_READY, WORKER_BUSY, WORKER_DRAINING, WORKER_STOPPED };
+
+struct worker_router { /* how many open tasks a router has here */
+    char id[WB_NAME_MAX + 1];
+    uint32_t count;
+};
+
+struct wb_task {
+    uint32_t magic;
+    struct wb_worker *worker;
+    struct wb_task *previous, *next; /* the worker's list; under its lock */
+    natsMsg *message;
+    const char *reply; /* NULL: the answer has nowhere to go */
+    int64_t sent;      /* the number of the last message of the stream */
+    int router;        /* its place in worker->routers, -1: none */
+    atomic_bool cancelled;
+    atomic_int refs;
+    void *user;
+};
+
+struct wb_worker {
+    uint32_t magic;
+    natsConnection *nc; /* the caller's */
+    char *service, *id, *prefix, *class_name;
+    char **adapters;
+    unsigned adapter_count;
+    wb_worker_options options; /* numbers and callbacks; its texts are not used */
+    char subject[WB_SUBJECT_MAX + 1], cancel_subject[WB_SUBJECT_MAX + 1];
+    char announce_subject[WB_SUBJECT_MAX + 1], heartbeat_subject[WB_SUBJECT_MAX + 1];
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t changed;
+    enum worker_state state;
+    struct wb_task *tasks;
+    uint32_t inflight;
+    struct worker_router *routers; /* HEARTBEAT_ROUTERS_MAX places, those of count 0 free */
+    unsigned router_count;         /* places ever used */
+    natsSubscription *requests, *cancels, *announces;
+    pthread_t beater;
+    bool beating;
+    mono next_beat; /* when the heartbeat thread sends next */
+    mono last_request;
+    struct rng rng;
+    atomic_int refs; /* the owner, each subscription, each task */
+};
+
+#define WORKER_MAGIC 0x77626b72u
+#define TASK_MAGIC 0x7762746bu
+
+void worker_release(struct wb_worker *worker);
+/* Under the lock. */
+void worker_count_router(struct wb_worker *worker, struct wb_task *task, const char *router);
+void worker_unlist(struct wb_worker *worker, struct wb_task *task);
+bool worker_wait(struct wb_worker *worker, mono until); /* false: the time has come */
+
+/* Sends one heartbeat of the present state, or of `leaving`. Not under the lock. */
+wb_status heartbeats_send(struct wb_worker *worker, bool leaving);
+wb_status heartbeats_start(struct wb_worker *worker);
+void heartbeats_stop(struct wb_worker *worker);
+void heartbeats_announce(struct wb_worker *worker); /* a router asked: soon, at random */
+void heartbeats_now(struct wb_worker *worker);
+
+struct wb_task *task_create(struct wb_worker *worker,
+                            natsMsg *message); /* owns the message if it succeeds */
+void task_release(struct wb_task *task);
+
+#endif
