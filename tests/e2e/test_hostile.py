@@ -35,11 +35,11 @@ class ReplySubjects(Case):
         self.assertNoRecord(*("attack-%d" % n for n in range(len(attacks))))
         self.assertTrue(self.bucket.stored_for("before"), "the bucket is still there")
 
-    def test_admin_and_cancel_and_srv_too(self):
+    def test_admin_and_cancel_too(self):
         self.ready(serve)
         operator = self.fabric.client("operator")
         sent = 0
-        for subject in ("waybill.admin.show.workers", "waybill.admin.show.stats", "waybill.admin.do.cancel", "$SRV.PING", "$SRV.INFO.waybill"):
+        for subject in ("waybill.admin.show.workers", "waybill.admin.show.stats", "waybill.admin.do.cancel"):
             operator.publish(subject, b"{}", "$KV.%s.echo.forged" % BUCKET)
             sent += 1
         self.client.publish("waybill.cancel.echo.x", b"", "$KV.%s.echo.forged" % BUCKET, {"Waybill-Reply": "_INBOX.x"})

@@ -117,14 +117,13 @@ class ThinPath(Case):
         self.assertNoRecord("oneway")
         self.assertAtRest()
 
-    def test_trace_session_and_hash_key_stand_in_the_record(self):
+    def test_trace_id_stands_in_the_record(self):
         self.ready(serve)
         self.client.request("echo.request.x", b"q", {
-            "Waybill-Request-Id": "t-1", "Waybill-Session": "s-9",
+            "Waybill-Request-Id": "t-1",
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
         record = self.bucket.record("t-1")
         self.assertEqual("0af7651916cd43dd8448eb211c80319c", record["trace"])
-        self.assertEqual("s-9", record["session"])
         self.assertIsNone(record["adapter"])
         self.assertGreater(record["first_reply_us"], 0)
 

@@ -274,6 +274,7 @@ class Fabric:
         self.extra_users = list(extra_users)
         self.dir = tempfile.mkdtemp(prefix="waybill-e2e.")
         self.processes, self.clients = [], []
+        self.operator = None
         self.binary = binary or server_binary()
         self.port = free_port()
         self.passwords = {}
@@ -330,20 +331,20 @@ class Fabric:
         return {"NATS_URL": "nats://127.0.0.1:%d" % self.port, "NATS_USER": name,
                 "NATS_PASSWORD": self.passwords.get(name, PASSWORD)}
 
-    def router_config(self, router="router-1", services=None, **sections):
+    def router_config(self, name="router-1", services=None, **sections):
         if services is None:
-            services = [{"name": name, "subjects": subjects} for name, subjects in self.services.items()]
-        config = {"router": {"id": router, "start_wait_ms": 200, "drain_ms": 5000},
+            services = [{"name": service, "subjects": subjects} for service, subjects in self.services.items()]
+        config = {"router": {"id": name, "start_wait_ms": 200, "drain_ms": 5000},
                   "nats": {"url": "nats://127.0.0.1:%d" % self.port},
                   "services": services, "monitor": {"listen": "127.0.0.1:%d" % free_port()}}
-        for name, section in sections.items():
-            config[name] = {**config.get(name, {}), **section} if isinstance(section, dict) else section
+        for key, section in sections.items():
+            config[key] = {**config.get(key, {}), **section} if isinstance(section, dict) else section
         return config
 
-    def router(self, router="router-1", services=None, wait=True, env=None, **sections):
-        """waybilld, up and subscribed (unless wait is false)."""
-        config = self.router_config(router, services, **sections)
-        process = Router(self, config, {**self.env(router), **(env or {})}, router)
+    def router(self, name="router-1", services=None, wait=True, env=None, **sections):
+        """waybilld, up and subscribed (unless wait is false); sections are merged into its config."""
+        config = self.router_config(name, services, **sections)
+        process = Router(self, config, {**self.env(name), **(env or {})}, name)
         return process.wait_healthy() if wait else process
 
     def service(self, name="echo", **keys):
@@ -366,7 +367,7 @@ class Fabric:
 
     def show_workers(self, router):
         """The answer of admin show.workers from this one router."""
-        if not hasattr(self, "operator"):
+        if self.operator is None or self.operator.closed:
             self.operator = self.client("operator")
         answer = self.operator.request("%s.admin.show.workers.%s" % (PREFIX, router.config["router"]["id"]), b"{}")
         return answer.json()

@@ -1,0 +1,131 @@
+"""Everything JSON that leaves or enters, as the programs really write it, against the schemas, by a standard validator."""
+import json
+import os
+import unittest
+
+import jsonschema
+
+from case import SLOW, Case, Script, hold, refuse, serve, wait_for
+from support import cluster, msgpack
+
+
+def schema(name):
+    with open(os.path.join(cluster.ROOT, "schemas", name + ".schema.json")) as f:
+        loaded = json.load(f)
+    kind = jsonschema.validators.validator_for(loaded)
+    kind.check_schema(loaded)
+    return kind(loaded)
+
+
+class Samples(Case):
+    def valid(self, name, value):
+        errors = [e.message for e in schema(name).iter_errors(value)]
+        self.assertEqual([], errors, value)
+
+    def test_every_schema_is_a_schema(self):
+        names = [n for n in os.listdir(os.path.join(cluster.ROOT, "schemas")) if n.endswith(".schema.json")]
+        self.assertLessEqual({"config.schema.json", "heartbeat.schema.json", "attribution.schema.json", "error.schema.json",
+                              "advise.schema.json"}, set(names))
+        for name in names:
+            schema(name[:-len(".schema.json")])
+
+    def test_records(self):
+        script = Script(refuse(503), serve)
+        self.ready(script, script, service=self.fabric.service(), heartbeat={"ranks": 2})
+        self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "s1",
+                                                    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+        for worker in self.workers:
+            worker.handler = lambda a: a.stream([b"1", b"2"])
+        self.client.request_stream("echo.request.x", b"q", {"Waybill-Request-Id": "s2", "Waybill-Replies": "stream", "Waybill-Target": "w1/1"})
+        for worker in self.workers:
+            worker.handler = lambda a: a.error(500, "no")
+        self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "s3"})
+        self.bucket.wait_outcome("s1", "done")
+        self.bucket.wait_outcome("s2", "done")
+        self.bucket.wait_outcome("s3", "error")
+        for write in self.bucket.writes:
+            self.valid("attribution", write.value)
+        self.assertGreaterEqual(len(self.bucket.writes), 4)
+
+    def test_error_bodies(self):
+        script = Script(hold)
+        self.ready(script, script, service=self.fabric.service(timeouts={"first_reply_ms": 300}), heartbeat={"capacity": 1})
+        answers = [
+            self.client.request("echo.request.x", b"q", {"Waybill-Timeout-Ms": "x"}),
+            self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "a b"}),
+            self.client.request("echo.request.x", b"q", {"Waybill-Target": "w9"}),
+            self.client.request("echo.request.x", b"q", {"Waybill-Idempotent": "true"}),
+            self.client.request("echo.request.x", b"x" * (self.client.info["max_payload"] - 5)),
+        ]
+        self.assertEqual(["bad_request", "bad_request", "unknown_worker", "timeout", "payload_too_large"], [a.error for a in answers])
+        first, second = self.client.start("echo.request.x", b"1"), self.client.start("echo.request.x", b"2")
+        answers.append(self.client.request("echo.request.x", b"3"))
+        self.assertEqual("overloaded", answers[-1].error)
+        first.next(), second.next()
+        for worker in self.workers:
+            worker.unsubscribe()
+        answers.append(self.client.request("echo.request.x", b"4"))
+        self.assertEqual("no_worker", answers[-1].error)
+        for answer in answers:
+            self.valid("error", answer.json())
+
+    def test_advice(self):
+        self.ready(serve, serve, service=self.fabric.service(policy="round_robin"))
+        self.valid("advise", self.client.request("echo.request.x", b"q", {"Waybill-Advise": "true"}).json())
+
+    def test_heartbeats_of_the_worker_program(self):
+        listener = self.fabric.client("test")
+        seen = listener.subscribe("waybill.heartbeat.echo.w1")
+        listener.flush()
+        worker = self.fabric.worker("w1", "--echo", "--capacity", "3")
+        first = seen.next(10 * SLOW).data
+        value = json.loads(first) if first[:1] == b"{" else msgpack.loads(first)
+        self.valid("heartbeat", value)
+        self.assertEqual((1, 3), (value["v"], value["capacity"]))
+        worker.terminate()
+        wait_for(lambda: any(self.decoded(m.data).get("state") == "leaving" for m in seen.messages), 10 * SLOW, "leaving")
+        for message in seen.messages:
+            self.valid("heartbeat", self.decoded(message.data))
+
+    @staticmethod
+    def decoded(data):
+        return json.loads(data) if data[:1] == b"{" else msgpack.loads(data)
+
+    def test_heartbeats_in_msgpack_are_understood(self):
+        self.ready(serve)
+        tester = self.fabric.client("test")
+        tester.publish("waybill.heartbeat.echo.w5", msgpack.dumps({
+            "v": 1, "epoch": 7, "interval_ms": 60000, "weight": 250, "capacity": 4, "class": "gpu", "ranks": 2, "adapters": ["a", "b"],
+            "inflight": 3, "inflight_by": {"router-9": 2}, "meta": {"k": "v"}, "unknown": [1, None, True]}))
+        self.fabric.wait_known(self.router, "w5")
+        shown = self.fabric.known(self.router)["w5"]
+        self.assertEqual((250, 4, "gpu", 2, ["a", "b"], 2), tuple(shown[k] for k in ("weight", "capacity", "class", "ranks", "adapters", "others")))
+
+    def test_configs(self):
+        check = schema("config")
+        good = self.fabric.router_config()
+        self.assertEqual([], [e.message for e in check.iter_errors(good)])
+        for bad in ({}, {"services": []}, {**good, "nonsense": 1}, {**good, "router": {"id": "a b"}}, {**good, "router": {"drain_ms": "1"}},
+                    {**good, "services": [{"name": "x", "subjects": ["a"], "policy": "best"}]}):
+            self.assertTrue(list(check.iter_errors(bad)), bad)
+
+    def test_schema_and_check_agree(self):
+        """What --check refuses for its form the schema refuses too, and the other way round."""
+        from test_programs import daemon
+        check = schema("config")
+        base = {"services": [{"name": "x", "subjects": ["a.>"]}]}
+
+        def changed(**keys):
+            return {"services": [{**base["services"][0], **keys}]}
+        for config in (base, changed(policy="hash"), changed(policy="best"), changed(replies="stream"), changed(replies=1), changed(disclose="yes"),
+                       changed(retry={"max_attempts": 0}), changed(retry={"max_attempts": 3}), changed(retry={"on_codes": [200]}),
+                       changed(timeouts={"first_reply_ms": -1}), changed(timeouts={"total_ms": 0}), changed(accept=["target", "x"]),
+                       changed(accept=[]), changed(workers=[{"id": "a"}]), changed(workers=[{"id": "a", "subject": "s"}]),
+                       changed(ratio=0), changed(eject={"enabled": False}), {**base, "router": {"id": "x" * 65}},
+                       {**base, "attribution": {"write": "sometimes"}}, {**base, "attribution": {"history": 65}}, {**base, "limits": {"in_flight": 0}}):
+            with self.subTest(config=config):
+                self.assertEqual(not list(check.iter_errors(config)), daemon("--check", config=config).returncode == 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
