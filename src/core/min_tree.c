@@ -1,96 +1,150 @@
-/* See min_tree.h. Invariant: an inner node is what `joined` makes of its two children; set walks up
- * only as far as something changes. Siblings lie side by side so that one cache line serves each
- * level. */
+/* See min_tree.h. Invariant: a node's min is the smallest of its TREE_FAN children's and its count
+ * the sum of the counts of those that hold it. Setting a leaf corrects its ancestors from what
+ * changed below; a node's children are read only when the last holder of its min went away. */
 #include "core/min_tree.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 
-static struct min_node joined(const struct min_node *pair)
+uint32_t tree_layout(uint32_t leaves, uint32_t offset[TREE_LEVELS], unsigned *levels)
 {
-    if (pair[0].min < pair[1].min)
-        return pair[0];
-    if (pair[1].min < pair[0].min)
-        return pair[1];
-    return (struct min_node){pair[0].min, pair[0].count + pair[1].count};
+    uint32_t nodes = 0, n = leaves;
+
+    *levels = 0;
+    for (;;) {
+        CHECK(*levels < TREE_LEVELS);
+        offset[(*levels)++] = nodes;
+        nodes +=
+            (n + TREE_FAN - 1) / TREE_FAN * TREE_FAN; /* whole blocks, so that scans need no ends */
+        if (n == 1 && *levels > 1)
+            return nodes;
+        n = (n + TREE_FAN - 1) / TREE_FAN;
+    }
 }
 
 bool min_tree_grow(struct min_tree *tree, uint32_t leaves)
 {
-    struct min_node *nodes;
+    struct min_tree grown = {.leaves = leaves};
+    uint32_t nodes;
 
-    CHECK(leaves >= tree->leaves && (leaves & (leaves - 1)) == 0);
+    CHECK(leaves >= tree->leaves);
     if (leaves == tree->leaves)
         return true;
-    nodes = aligned_alloc(64, (2 * (size_t)leaves * sizeof(*nodes) + 63) / 64 * 64);
-    if (nodes == NULL)
+    nodes = tree_layout(leaves, grown.offset, &grown.levels);
+    grown.mins = aligned_alloc(64, nodes * sizeof(*grown.mins));
+    grown.counts = aligned_alloc(64, nodes * sizeof(*grown.counts));
+    if (grown.mins == NULL || grown.counts == NULL) {
+        min_tree_fini(&grown);
         return false;
-    nodes[0] = (struct min_node){TREE_ABSENT, 0};
-    for (uint32_t i = 0; i < leaves; i++)
-        nodes[leaves + i] =
-            i < tree->leaves ? tree->nodes[tree->leaves + i] : (struct min_node){TREE_ABSENT, 0};
-    for (uint32_t i = leaves - 1; i >= 1; i--)
-        nodes[i] = joined(&nodes[2 * (size_t)i]);
-    free(tree->nodes);
-    tree->nodes = nodes;
-    tree->leaves = leaves;
+    }
+    memset(grown.mins, 0xff, nodes * sizeof(*grown.mins)); /* TREE_ABSENT */
+    memset(grown.counts, 0, nodes * sizeof(*grown.counts));
+    for (uint32_t i = 0; i < tree->leaves; i++)
+        min_tree_set(&grown, i, tree->mins[i]);
+    min_tree_fini(tree);
+    *tree = grown;
     return true;
 }
 
 void min_tree_fini(struct min_tree *tree)
 {
-    free(tree->nodes);
+    free(tree->mins);
+    free(tree->counts);
     *tree = (struct min_tree){0};
+}
+
+static uint32_t count_min(const uint64_t *mins, const uint32_t *counts, uint64_t *min)
+{
+    uint64_t least = mins[0];
+    uint32_t count = 0;
+
+    for (unsigned i = 1; i < TREE_FAN; i++)
+        least = mins[i] < least ? mins[i] : least;
+    for (unsigned i = 0; i < TREE_FAN; i++)
+        count += mins[i] == least ? counts[i] : 0;
+    *min = least;
+    return count;
 }
 
 void min_tree_set(struct min_tree *tree, uint32_t index, uint64_t key)
 {
-    struct min_node *nodes = tree->nodes;
-    uint32_t i = tree->leaves + index;
+    uint32_t place = index, old_count, count = key != TREE_ABSENT;
+    uint64_t old;
 
     CHECK(index < tree->leaves);
-    if (nodes[i].min == key)
+    old = tree->mins[index];
+    old_count = tree->counts[index];
+    if (old == key)
         return;
-    nodes[i] = (struct min_node){key, key != TREE_ABSENT};
-    while (i > 1) {
-        struct min_node node;
+    tree->mins[index] = key;
+    tree->counts[index] = count;
+    for (unsigned level = 1; level < tree->levels; level++) {
+        uint32_t first = tree->offset[level - 1] + place / TREE_FAN * TREE_FAN;
+        uint32_t node = tree->offset[level] + place / TREE_FAN;
+        uint64_t min = tree->mins[node], new_min = min;
+        uint32_t had = tree->counts[node], new_count = had;
 
-        i >>= 1;
-        node = joined(&nodes[2 * (size_t)i]);
-        if (node.min == nodes[i].min && node.count == nodes[i].count)
+        if (key < min) {
+            new_min = key;
+            new_count = count;
+        } else {
+            new_count -= old == min ? old_count : 0;
+            new_count += key == min ? count : 0;
+            if (new_count == 0)
+                new_count = count_min(tree->mins + first, tree->counts + first, &new_min);
+        }
+        if (new_min == min && new_count == had)
             return;
-        nodes[i] = node;
+        tree->mins[node] = new_min;
+        tree->counts[node] = new_count;
+        old = min;
+        old_count = had;
+        key = new_min;
+        count = new_count;
+        place /= TREE_FAN;
     }
+}
+
+/* The skip-th of the leaves with the smallest key. */
+static uint32_t find(const struct min_tree *tree, uint64_t min, uint32_t skip)
+{
+    uint32_t place = 0;
+
+    for (unsigned level = tree->levels - 1; level-- > 0;) {
+        const uint64_t *mins = tree->mins + tree->offset[level] + place * TREE_FAN;
+        const uint32_t *counts = tree->counts + tree->offset[level] + place * TREE_FAN;
+        unsigned child = 0;
+
+        for (; child < TREE_FAN - 1; child++) {
+            uint32_t here = mins[child] == min ? counts[child] : 0;
+
+            if (skip < here)
+                break;
+            skip -= here;
+        }
+        place = place * TREE_FAN + child;
+    }
+    return place;
 }
 
 uint32_t min_tree_first(const struct min_tree *tree)
 {
-    uint32_t i = 1;
+    uint64_t min = min_tree_min(tree);
 
-    if (min_tree_min(tree) == TREE_ABSENT)
-        return TREE_NONE;
-    while (i < tree->leaves)
-        i = 2 * i + (tree->nodes[2 * (size_t)i].min != tree->nodes[1].min);
-    return i - tree->leaves;
+    return min == TREE_ABSENT ? TREE_NONE : find(tree, min, 0);
 }
 
 uint32_t min_tree_draw(const struct min_tree *tree, struct rng *rng)
 {
-    uint32_t i = 1, skip;
+    uint64_t min = min_tree_min(tree);
+    uint32_t count;
 
-    if (min_tree_min(tree) == TREE_ABSENT)
+    if (min == TREE_ABSENT)
         return TREE_NONE;
-    skip = tree->nodes[1].count > 1 ? (uint32_t)rng_below(rng, tree->nodes[1].count) : 0;
-    while (i < tree->leaves) {
-        const struct min_node *left = &tree->nodes[2 * (size_t)i];
-        uint32_t in_left = left->min == tree->nodes[1].min ? left->count : 0;
-        bool right = skip >= in_left;
-
-        skip -= right ? in_left : 0;
-        i = 2 * i + right;
-    }
-    return i - tree->leaves;
+    count = tree->counts[tree->offset[tree->levels - 1]];
+    return find(tree, min, count > 1 ? (uint32_t)rng_below(rng, count) : 0);
 }
 
 void min_tree_hide(struct min_tree *tree, const uint32_t *indexes, unsigned count, uint64_t *saved)

@@ -11,15 +11,15 @@
 
 #define TREE_ABSENT UINT64_MAX
 #define TREE_NONE UINT32_MAX
+#define TREE_FAN 16 /* children of a node: few levels, each one or two cache lines */
+#define TREE_LEVELS 9
 
-struct min_node {
-    uint64_t min;
-    uint32_t count; /* leaves below that hold min; 0 when min is TREE_ABSENT */
-};
-
-struct min_tree {           /* zeroed: a valid empty one */
-    struct min_node *nodes; /* [1] is the root, [leaves + i] the leaf of index i */
-    uint32_t leaves;        /* a power of two, or 0 */
+struct min_tree { /* zeroed: a valid empty one */
+    uint64_t *mins;
+    uint32_t *counts; /* leaves below that hold the min; 0 when it is TREE_ABSENT */
+    uint32_t leaves;
+    unsigned levels;              /* level 0: the leaves; the last: the root alone */
+    uint32_t offset[TREE_LEVELS]; /* of each level in the arrays */
 };
 
 bool min_tree_grow(struct min_tree *tree, uint32_t leaves); /* false: no memory, unchanged */
@@ -33,15 +33,18 @@ uint32_t min_tree_draw(const struct min_tree *tree,
 void min_tree_hide(struct min_tree *tree, const uint32_t *indexes, unsigned count, uint64_t *saved);
 void min_tree_restore(struct min_tree *tree, const uint32_t *indexes, unsigned count,
                       const uint64_t *saved);
+/* Lays levels of TREE_FAN out for so many leaves; returns the number of nodes. Shared with
+ * sum_tree. */
+uint32_t tree_layout(uint32_t leaves, uint32_t offset[TREE_LEVELS], unsigned *levels);
 
 static inline uint64_t min_tree_get(const struct min_tree *tree, uint32_t index)
 {
-    return index < tree->leaves ? tree->nodes[tree->leaves + index].min : TREE_ABSENT;
+    return index < tree->leaves ? tree->mins[index] : TREE_ABSENT;
 }
 
 static inline uint64_t min_tree_min(const struct min_tree *tree)
 {
-    return tree->leaves > 0 ? tree->nodes[1].min : TREE_ABSENT;
+    return tree->leaves > 0 ? tree->mins[tree->offset[tree->levels - 1]] : TREE_ABSENT;
 }
 
 #endif

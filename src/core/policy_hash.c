@@ -117,28 +117,37 @@ static uint64_t point_of(const struct member *member, uint32_t number)
     return rng_hash(member->id.ptr, member->id.len, number);
 }
 
-/* Twice the chains; each old one splits in two, in order. Without memory chains just get longer. */
+/* Twice the chains; each old one splits in two, in order. The nodes are laid out anew so that a
+ * chain lies in one piece. Without memory chains just get longer. */
 static void widen(struct ring *ring)
 {
-    uint32_t *old = ring->chains, old_count = UINT32_C(1) << ring->bits;
+    uint32_t old_count = UINT32_C(1) << ring->bits, used = 0;
     uint32_t *chains = malloc(2 * (size_t)old_count * sizeof(*chains));
+    struct ring_node *nodes = malloc(ring->nodes_size * sizeof(*nodes));
 
-    if (chains == NULL)
+    if (chains == NULL || nodes == NULL) {
+        free(chains);
+        free(nodes);
         return;
-    for (uint32_t i = 0; i < old_count; i++) {
-        uint32_t *tails[2] = {&chains[2 * i], &chains[2 * i + 1]};
-
-        for (uint32_t at = old[i]; at != NODE_NONE; at = ring->nodes[at].next) {
-            unsigned half = ring->nodes[at].point >> (63 - ring->bits) & 1;
-
-            *tails[half] = at;
-            tails[half] = &ring->nodes[at].next;
-        }
-        *tails[0] = NODE_NONE;
-        *tails[1] = NODE_NONE;
     }
-    free(old);
+    for (uint32_t i = 0; i < 2 * old_count; i++) {
+        uint32_t *tail = &chains[i];
+
+        for (uint32_t at = ring->chains[i / 2]; at != NODE_NONE; at = ring->nodes[at].next) {
+            if ((ring->nodes[at].point >> (63 - ring->bits) & 1) != (i & 1))
+                continue;
+            nodes[used] = ring->nodes[at];
+            *tail = used;
+            tail = &nodes[used++].next;
+        }
+        *tail = NODE_NONE;
+    }
+    free(ring->chains);
+    free(ring->nodes);
     ring->chains = chains;
+    ring->nodes = nodes;
+    ring->nodes_used = used;
+    ring->unused = NODE_NONE;
     ring->bits++;
 }
 
@@ -252,7 +261,7 @@ static void changed(void *arg, const struct policy_item *item)
     member->load = item->load;
     if (member->weight != item->weight) {
         member->weight = item->weight;
-        stand(ring, item->index, (item->weight * 2 + 4) / 5);
+        stand(ring, item->index, (item->weight + 4) / 5);
     }
 }
 

@@ -21,21 +21,29 @@
 #define BUDGET_FLOOR 3 /* retries a second, whatever the share */
 
 struct worker_private {
+    struct deadline silence; /* its intervals are missed */
+    struct deadline recheck; /* end of ejection or of the overload mark, whichever is first */
+    mono restored_at;
+    struct worker *newer, *older; /* in pool->ejected, while in_ejected */
+    struct charge *ending;        /* of an ended epoch, not yet handed over */
     struct worker *worker;
-    struct registry *registry;
     size_t id_len;
+    bool in_ejected;
+    bool restored; /* by a heartbeat, at restored_at */
+    /* Each choice touches what follows, and the front of struct worker behind it. */
+    struct registry *registry;
     uint32_t index; /* while listed */
     bool listed;
     bool candidate;      /* takes new requests and is healthy; counted in pool->candidates */
     bool routable, free; /* as counted in the pool and told to the policy */
     bool cpu;            /* class */
-    bool in_ejected;
-    bool restored; /* by a heartbeat, at restored_at */
-    mono restored_at;
-    struct worker *newer, *older; /* in pool->ejected, while in_ejected */
-    struct charge *ending;        /* of an ended epoch, not yet handed over */
-    struct deadline silence;      /* its intervals are missed */
-    struct deadline recheck;      /* end of ejection or of the overload mark, whichever is first */
+};
+
+#define WORKER_LINE 64
+/* One block for both halves, laid so that what is touched most shares two cache lines. */
+struct worker_whole {
+    struct worker_private priv;
+    struct worker worker;
 };
 
 struct budget_second {

@@ -57,6 +57,7 @@ static bool malformed_target(struct span target)
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params,
                   mono now)
 {
+    (void)now;
     memset(rq, 0, sizeof(*rq));
     rq->state = REQUEST_NEW;
     rq->pool = pool;
@@ -70,7 +71,6 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
         if (!rq->malformed)
             memcpy(rq->target, params->target.ptr, params->target.len);
     }
-    pool_note_request(pool, now);
 }
 
 static bool has_target(const struct request *rq)
@@ -393,7 +393,6 @@ struct next request_failed(struct request *rq, enum cause cause, int64_t retry_a
     }
     blame(rq, cause, retry_after_ms, now);
     note_tried(rq, cause);
-    rq->progressed = false;
     (void)charge_release(&rq->charge, now);
     return decide(rq, cause, true, now);
 }

@@ -75,7 +75,6 @@ struct request_params {
     struct span key;
     bool idempotent, one_way;
 };
-/* Also notes the request for the retry budget. */
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params, mono now);
 /* From NEW, PAUSED or WAITING: chooses and charges. wait_until: while now is before it, an unknown target is NEXT_WAIT. `NEXT_CHOSEN`, `NEXT_WAIT` or `NEXT_FAIL`. */
 struct next request_choose(struct request *rq, mono wait_until, mono now);

@@ -1,26 +1,27 @@
 #include "core/sum_tree.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 
 bool sum_tree_grow(struct sum_tree *tree, uint32_t leaves)
 {
-    uint32_t *sums;
+    struct sum_tree grown = {.leaves = leaves};
+    uint32_t nodes;
 
-    CHECK(leaves >= tree->leaves && (leaves & (leaves - 1)) == 0);
+    CHECK(leaves >= tree->leaves);
     if (leaves == tree->leaves)
         return true;
-    sums = calloc(2 * (size_t)leaves, sizeof(*sums));
-    if (sums == NULL)
+    nodes = tree_layout(leaves, grown.offset, &grown.levels);
+    grown.sums = aligned_alloc(64, nodes * sizeof(*grown.sums));
+    if (grown.sums == NULL)
         return false;
+    memset(grown.sums, 0, nodes * sizeof(*grown.sums));
     for (uint32_t i = 0; i < tree->leaves; i++)
-        sums[leaves + i] = tree->sums[tree->leaves + i];
-    for (uint32_t i = leaves - 1; i >= 1; i--)
-        sums[i] = sums[2 * (size_t)i] + sums[2 * (size_t)i + 1];
-    free(tree->sums);
-    tree->sums = sums;
-    tree->leaves = leaves;
+        sum_tree_set(&grown, i, tree->sums[i]);
+    sum_tree_fini(tree);
+    *tree = grown;
     return true;
 }
 
@@ -32,31 +33,35 @@ void sum_tree_fini(struct sum_tree *tree)
 
 void sum_tree_set(struct sum_tree *tree, uint32_t index, uint32_t weight)
 {
-    uint32_t change;
+    uint32_t change, place = index;
 
     CHECK(index < tree->leaves);
-    change = weight - tree->sums[tree->leaves + index]; /* wraps round and back */
+    change = weight - tree->sums[index]; /* wraps round and back */
     if (change == 0)
         return;
-    for (uint32_t i = tree->leaves + index; i >= 1; i >>= 1)
-        tree->sums[i] += change;
+    for (unsigned level = 0; level < tree->levels; level++) {
+        tree->sums[tree->offset[level] + place] += change;
+        place /= TREE_FAN;
+    }
 }
 
 uint32_t sum_tree_draw(const struct sum_tree *tree, struct rng *rng)
 {
-    uint32_t i = 1, at;
+    uint32_t place = 0, at, total;
 
-    if (tree->leaves == 0 || tree->sums[1] == 0)
+    total = tree->leaves > 0 ? tree->sums[tree->offset[tree->levels - 1]] : 0;
+    if (total == 0)
         return TREE_NONE;
-    at = (uint32_t)rng_below(rng, tree->sums[1]);
-    while (i < tree->leaves) {
-        uint32_t left = tree->sums[2 * (size_t)i];
-        bool right = at >= left;
+    at = (uint32_t)rng_below(rng, total);
+    for (unsigned level = tree->levels - 1; level-- > 0;) {
+        const uint32_t *sums = tree->sums + tree->offset[level] + place * TREE_FAN;
+        unsigned child = 0;
 
-        at -= right ? left : 0;
-        i = 2 * i + right;
+        for (; child < TREE_FAN - 1 && at >= sums[child]; child++)
+            at -= sums[child];
+        place = place * TREE_FAN + child;
     }
-    return i - tree->leaves;
+    return place;
 }
 
 void sum_tree_hide(struct sum_tree *tree, const uint32_t *indexes, unsigned count, uint32_t *saved)

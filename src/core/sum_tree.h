@@ -9,9 +9,11 @@
 #include "base/rng.h"
 #include "core/min_tree.h"
 
-struct sum_tree {   /* zeroed: a valid empty one */
-    uint32_t *sums; /* [1] is the root, [leaves + i] the leaf of index i */
+struct sum_tree { /* zeroed: a valid empty one */
+    uint32_t *sums;
     uint32_t leaves;
+    unsigned levels; /* as in min_tree */
+    uint32_t offset[TREE_LEVELS];
 };
 
 bool sum_tree_grow(struct sum_tree *tree, uint32_t leaves); /* false: no memory, unchanged */
@@ -24,7 +26,7 @@ void sum_tree_restore(struct sum_tree *tree, const uint32_t *indexes, unsigned c
 
 static inline uint32_t sum_tree_get(const struct sum_tree *tree, uint32_t index)
 {
-    return index < tree->leaves ? tree->sums[tree->leaves + index] : 0;
+    return index < tree->leaves ? tree->sums[index] : 0;
 }
 
 #endif

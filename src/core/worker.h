@@ -1,5 +1,6 @@
-/* A worker as the router knows it. Identity is (service, id); the object lives while the worker is discovered or somebody holds a reference
- * (a request that tried it), so a name in `tried` outlives the worker. Fields are read freely on the loop thread and written only by core. */
+/* A worker as the router knows it. Identity is (service, id); the object lives while the worker is
+ * discovered or somebody holds a reference (a request that tried it), so a name in `tried` outlives
+ * the worker. Fields are read freely on the loop thread and written only by core. */
 #ifndef CORE_WORKER_H
 #define CORE_WORKER_H
 
@@ -15,37 +16,50 @@ struct charge;
 
 /* What the worker says of itself. */
 enum worker_state { WORKER_READY, WORKER_BUSY, WORKER_DRAINING, WORKER_LEAVING };
-/* What the router found out. Combined with the above by worker_standing (the truth table stands there). */
+/* What the router found out. Combined with the above by worker_standing (the truth table stands
+ * there). */
 enum worker_health { WORKER_HEALTHY, WORKER_EJECTED };
-enum worker_standing { STANDING_UNKNOWN, STANDING_DRAINING, STANDING_EJECTED, STANDING_BUSY, STANDING_FULL, STANDING_OVERLOADED, STANDING_FREE };
+enum worker_standing {
+    STANDING_UNKNOWN,
+    STANDING_DRAINING,
+    STANDING_EJECTED,
+    STANDING_BUSY,
+    STANDING_FULL,
+    STANDING_OVERLOADED,
+    STANDING_FREE
+};
 
-struct worker {
+struct worker { /* what each choice and charge touches comes first: two cache lines */
     unsigned magic;
     unsigned refs;
     struct pool *pool;
-    char id[WB_NAME_MAX + 1];
-    char class_name[WB_NAME_MAX + 1];
-    char *subject;        /* where requests go; owned */
-    char *cancel_subject; /* owned; NULL: no cancel is sent */
-    char *meta;           /* JSON text or NULL; owned */
-    char **adapters;      /* owned */
-    uint32_t adapter_count, adapter_slots;
-    bool is_static;       /* stands in the config */
-    bool follows_heartbeats;
-    bool heard;           /* a heartbeat of the present epoch was accepted */
-    bool discovered;      /* false: lost, gone, or a static one lost until heard again; kept only by references or by the config */
+    struct worker_private
+        *priv;              /* registry's and policies' own: index in the pool, deadlines, links */
+    struct charge *charges; /* list of all charges on it, any epoch */
     enum worker_state state;
     enum worker_health health;
+    uint32_t capacity, weight;
+    uint32_t occupancy;    /* own charged attempts of the present epoch */
+    uint32_t others;       /* other routers' attempts, from heartbeats */
+    uint64_t bytes_out;    /* sent and not yet answered */
+    mono overloaded_until; /* zero: no mark */
     int64_t epoch;
-    uint32_t interval_ms, capacity, weight, ranks, next_rank;
-    uint32_t occupancy;   /* own charged attempts of the present epoch */
-    uint32_t others;      /* other routers' attempts, from heartbeats */
-    uint32_t reported_inflight, reported_queued;
-    uint64_t bytes_out;   /* sent and not yet answered */
     uint64_t served, refused, failed; /* counts for show.workers */
-    mono heard_at, ejected_until, overloaded_until;
-    struct charge *charges; /* list of all charges on it, any epoch */
-    struct worker_private *priv; /* registry's and policies' own: index in the pool, deadlines, links */
+    bool is_static;                   /* stands in the config */
+    bool follows_heartbeats;
+    bool heard;      /* a heartbeat of the present epoch was accepted */
+    bool discovered; /* false: lost, gone, or a static one lost until heard again; kept only by
+                        references or by the config */
+    uint32_t interval_ms, ranks, next_rank;
+    char *subject;        /* where requests go; owned */
+    char *cancel_subject; /* owned; NULL: no cancel is sent */
+    char id[WB_NAME_MAX + 1];
+    char class_name[WB_NAME_MAX + 1];
+    char *meta;      /* JSON text or NULL; owned */
+    char **adapters; /* owned */
+    uint32_t adapter_count, adapter_slots;
+    uint32_t reported_inflight, reported_queued;
+    mono heard_at, ejected_until;
 };
 
 enum worker_standing worker_standing(const struct worker *w, mono now);

@@ -1,0 +1,450 @@
+/* Random events against a naive model of core: heartbeats of every kind, silence, link trouble,
+ * ejections, requests with and without target, workers that vanish between choice and send,
+ * answers, failures, ends. The model keeps for each id what heartbeats alone say, and for each
+ * request whom it was sent to; after each event all counts are made anew by counting, and compared.
+ *
+ * Usage: core_model_test [EVENTS [SEED]]; without arguments 200,000 events over all policies. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "core/request.h"
+
+#define IDS 12
+#define LIVE 48
+
+struct shadow { /* what is true of an id by its heartbeats and messages alone */
+    bool known;
+    int64_t epoch;
+    enum worker_state state;
+    uint32_t interval_ms;
+    int64_t dead_at; /* us */
+};
+
+struct live {
+    struct request rq;
+    bool used;
+    unsigned sends;
+    char key[4];
+    char sent_to[WB_NAME_MAX + 1];
+};
+
+static struct rng rng;
+static struct registry *registry;
+static struct pool *pool;
+static struct shadow shadows[IDS];
+static struct live lives[LIVE];
+static mono now;
+static bool link_up;
+static uint64_t answered, fallbacks, lost, exhausted;
+
+static unsigned below(unsigned n)
+{
+    return (unsigned)rng_below(&rng, n);
+}
+
+static struct live *live_of(const struct charge *charge)
+{
+    return CONTAINER_OF((struct charge *)(uintptr_t)charge, struct live, rq.charge);
+}
+
+static struct shadow *shadow_of(const struct worker *w)
+{
+    return &shadows[atoi(w->id + 1)];
+}
+
+static void life_sign(const struct live *live)
+{
+    struct shadow *shadow = shadow_of(live->rq.charge.worker);
+
+    if (!live->rq.charge.ended && shadow->known)
+        shadow->dead_at = now.us + (int64_t)shadow->interval_ms * 3000;
+}
+
+static void finish(struct live *live)
+{
+    request_end(&live->rq, now);
+    CHECK(live->rq.charge.worker == NULL && live->rq.state == REQUEST_ENDED);
+    request_end(&live->rq, now);
+    live->used = false;
+}
+
+static void check_tried(const struct request *rq)
+{
+    for (unsigned i = 0; i < rq->tried_count; i++) {
+        for (unsigned j = 0; j < i; j++)
+            CHECK(strcmp(rq->tried[i].worker->id, rq->tried[j].worker->id) != 0);
+        if (rq->charge.worker != NULL)
+            CHECK(strcmp(rq->tried[i].worker->id, rq->charge.worker->id) != 0);
+    }
+}
+
+static void heartbeat(unsigned number, enum worker_state state, int64_t epoch);
+
+static void follow(struct live *live, struct next next)
+{
+    struct request *rq = &live->rq;
+
+    for (;;) {
+        check_tried(rq);
+        switch (next.kind) {
+        case NEXT_CHOSEN: {
+            struct worker *first = rq->charge.worker;
+            char before[WB_NAME_MAX + 1];
+            bool vanish = below(8) == 0;
+
+            CHECK(first->state == WORKER_READY && first->discovered);
+            CHECK(first->capacity == 0 || worker_load_count(first) <= first->capacity);
+            CHECK(rq->target[0] == '\0' || strcmp(rq->target, first->id) == 0);
+            strcpy(before, first->id);
+            if (vanish)
+                heartbeat((unsigned)atoi(before + 1), WORKER_LEAVING, first->epoch);
+            next = request_resolve(rq, now);
+            if (vanish && next.kind == NEXT_SEND) {
+                CHECK(strcmp(rq->charge.worker->id, before) != 0);
+                CHECK(rq->rank == -1 && rq->reason == REASON_FALLBACK && !rq->target[0]);
+                CHECK(rq->tried[rq->tried_count - 1].cause == CAUSE_GONE);
+                fallbacks++;
+            }
+            continue;
+        }
+        case NEXT_SEND:
+            if (below(50) == 0) {
+                request_unsendable(rq, now);
+                finish(live);
+                return;
+            }
+            live->sends++;
+            strcpy(live->sent_to, rq->charge.worker->id);
+            request_sent(rq, below(5) ? 100 : 3000, now);
+            CHECK(rq->attempt == live->sends && live->sends <= 3);
+            return;
+        case NEXT_PAUSE:
+            CHECK(rq->state == REQUEST_PAUSED && next.at.us <= now.us + 1000000);
+            if (next.at.us > now.us)
+                return; /* an event picks it up */
+            next = request_choose(rq, (mono){0}, now);
+            continue;
+        case NEXT_WAIT:
+            CHECK(rq->state == REQUEST_WAITING);
+            return;
+        case NEXT_FAIL:
+            CHECK(rq->state == REQUEST_FAILED && rq->charge.worker == NULL);
+            CHECK(next.error >= WB_BAD_REQUEST);
+            CHECK((next.scope != NULL) == (next.error == WB_OVERLOADED));
+            CHECK(next.error != WB_OVERLOADED || next.retry_after_ms > 0);
+            exhausted++;
+            finish(live);
+            return;
+        }
+    }
+}
+
+static void attempt_lost(void *arg, struct charge *charge, mono when)
+{
+    struct live *live = live_of(charge);
+
+    (void)arg;
+    CHECK(live->used && when.us == now.us);
+    lost++;
+    if (live->rq.state == REQUEST_SERVED)
+        finish(live);
+    else if (live->rq.state == REQUEST_OUT)
+        follow(live, request_failed(&live->rq, CAUSE_LOST, 0, now));
+    /* CHOSEN: resolve will see that it is gone. */
+}
+
+static bool attempt_begun(void *arg, const struct charge *charge)
+{
+    (void)arg;
+    return live_of(charge)->rq.state == REQUEST_SERVED;
+}
+
+static void heartbeat(unsigned number, enum worker_state state, int64_t epoch)
+{
+    struct shadow *shadow = &shadows[number];
+    char id[16], subject[32];
+    struct worker_report report = {.epoch = epoch, .state = state};
+    enum report_result result, expected;
+
+    snprintf(id, sizeof(id), "w%u", number);
+    snprintf(subject, sizeof(subject), "s.%s", id);
+    report.id = span_str(id);
+    report.subject = span_str(subject);
+    report.interval_ms = 100 + 100 * (number % 3);
+    report.capacity = below(4);
+    report.weight = 1 + below(300);
+    report.inflight = below(4);
+    report.has_others = below(2);
+    report.others = below(2);
+    report.ranks = number % 3;
+    report.class_name = number % 2 ? SPAN_LIT("cpu") : SPAN_LIT("gpu");
+    if (shadow->known && epoch < shadow->epoch)
+        expected = REPORT_STALE_EPOCH;
+    else if (state == WORKER_LEAVING)
+        expected = REPORT_LEFT;
+    else if (!shadow->known)
+        expected = REPORT_NEW;
+    else
+        expected = epoch > shadow->epoch ? REPORT_NEW_EPOCH : REPORT_UPDATED;
+    if (expected == REPORT_LEFT) {
+        shadow->known = false;
+    } else if (expected != REPORT_STALE_EPOCH) {
+        *shadow = (struct shadow){true, epoch, state, report.interval_ms,
+                                  now.us + (int64_t)report.interval_ms * 3000};
+    }
+    result = pool_report(pool, &report, now);
+    CHECK(result == expected);
+}
+
+struct tally {
+    uint32_t known, routable, free, healthy;
+    const struct worker *resort;
+};
+
+static uint32_t naive_occupancy(const struct worker *w)
+{
+    uint32_t n = 0;
+
+    for (unsigned i = 0; i < LIVE; i++) {
+        const struct request *rq = &lives[i].rq;
+
+        if (lives[i].used && rq->charge.worker == w && !rq->charge.ended)
+            n++;
+    }
+    return n;
+}
+
+static void tally_worker(void *arg, struct worker *w)
+{
+    struct tally *tally = arg;
+    const struct shadow *shadow = shadow_of(w);
+    bool admits = w->state == WORKER_READY || w->state == WORKER_BUSY;
+
+    CHECK(shadow->known && w->discovered && shadow->epoch == w->epoch && shadow->state == w->state);
+    CHECK(w->occupancy == naive_occupancy(w));
+    tally->known++;
+    if (!admits)
+        return;
+    if (w->health == WORKER_HEALTHY)
+        tally->healthy++;
+    else if (tally->resort == NULL || mono_before(w->ejected_until, tally->resort->ejected_until))
+        tally->resort = w;
+}
+
+static void tally_free(void *arg, struct worker *w)
+{
+    struct tally *tally = arg;
+    bool admits = w->state == WORKER_READY || w->state == WORKER_BUSY;
+    uint64_t bytes = 0;
+
+    if (!admits || (w->health == WORKER_EJECTED && tally->healthy > 0))
+        return;
+    if (w->health == WORKER_EJECTED && w != tally->resort)
+        return; /* moments of ejection differ: the model advances time before each */
+    for (unsigned i = 0; i < LIVE; i++)
+        if (lives[i].used && lives[i].rq.charge.worker == w && !lives[i].rq.charge.ended)
+            bytes += lives[i].rq.charge.bytes;
+    CHECK(bytes == w->bytes_out);
+    tally->routable++;
+    if (w->state == WORKER_READY && w->overloaded_until.us <= now.us && bytes <= 4096 &&
+        (w->capacity == 0 || w->occupancy + w->others < w->capacity))
+        tally->free++;
+}
+
+static void compare(void)
+{
+    struct tally tally = {0};
+    uint32_t known = 0;
+
+    for (unsigned i = 0; i < IDS; i++)
+        known += shadows[i].known;
+    pool_each(pool, tally_worker, &tally);
+    pool_each(pool, tally_free, &tally);
+    CHECK(tally.known == known && pool_discovered(pool) == known);
+    CHECK(pool_routable(pool) == tally.routable);
+    CHECK(pool_free(pool) == tally.free);
+}
+
+static void start_request(void)
+{
+    char target[16] = "";
+    struct request_params params = {.target_rank = -1};
+    struct live *live = NULL;
+
+    for (unsigned i = 0; i < LIVE && live == NULL; i++)
+        if (!lives[i].used)
+            live = &lives[i];
+    if (live == NULL)
+        return;
+    if (below(5) == 0)
+        snprintf(target, sizeof(target), "w%u", below(IDS));
+    if (below(20) == 0)
+        params.target_rank = (int32_t)below(3);
+    params.target = span_str(target);
+    params.idempotent = below(2);
+    params.one_way = below(10) == 0;
+    memset(live, 0, sizeof(*live));
+    live->used = true;
+    snprintf(live->key, sizeof(live->key), "%u", below(100));
+    params.key = span_str(live->key);
+    request_init(&live->rq, pool, &params, now);
+    pool_note_request(pool, now);
+    if (below(4) == 0) {
+        struct advice advice = request_advise(pool, &params, now);
+        struct next next;
+
+        CHECK((advice.worker == NULL) == (advice.error != WB_OK));
+        next = request_choose(&live->rq, (mono){0}, now);
+        CHECK((next.kind == NEXT_CHOSEN) == (advice.worker != NULL));
+        CHECK(next.kind != NEXT_CHOSEN || advice.worker == live->rq.charge.worker);
+        CHECK(next.kind != NEXT_FAIL || next.error == advice.error);
+        CHECK(next.kind != NEXT_CHOSEN || live->rq.rank == advice.rank);
+        follow(live, next);
+        return;
+    }
+    follow(live, request_choose(&live->rq, (mono){0}, now));
+}
+
+static void request_event(struct live *live)
+{
+    static const enum cause causes[] = {CAUSE_NO_RESPONDERS, CAUSE_REFUSED, CAUSE_TIMEOUT,
+                                        CAUSE_CANCELLED,     CAUSE_LINK,    CAUSE_REFUSED};
+    enum cause cause = causes[below(6)];
+    struct request *rq = &live->rq;
+
+    switch (rq->state) {
+    case REQUEST_OUT:
+        if (below(4) == 0) {
+            life_sign(live);
+            request_progress(rq, now);
+        } else if (below(2) == 0) {
+            life_sign(live);
+            CHECK(strcmp(rq->charge.worker->id, live->sent_to) == 0);
+            request_answered(rq, now);
+            CHECK(rq->attempt == live->sends);
+            CHECK(strcmp(rq->charge.worker->id, live->sent_to) == 0);
+            answered++;
+        } else {
+            if (cause == CAUSE_REFUSED)
+                life_sign(live);
+            follow(live, request_failed(rq, cause, below(2) ? 0 : below(3000), now));
+        }
+        break;
+    case REQUEST_SERVED:
+        CHECK(strcmp(rq->charge.worker->id, live->sent_to) == 0);
+        if (below(2) == 0)
+            finish(live);
+        break;
+    case REQUEST_PAUSED:
+        follow(live, request_choose(rq, (mono){0}, now));
+        break;
+    default:
+        finish(live);
+        break;
+    }
+}
+
+static void pass_time(unsigned us)
+{
+    mono next = registry_next(registry);
+
+    now.us += us;
+    if (link_up && mono_before(next, now) && !mono_is_never(next))
+        now = next; /* a punctual loop */
+    for (unsigned i = 0; i < IDS; i++) {
+        if (shadows[i].known && shadows[i].dead_at <= now.us) {
+            if (link_up)
+                shadows[i].known = false;
+            else
+                shadows[i].dead_at = now.us + (int64_t)shadows[i].interval_ms * 3000;
+        }
+    }
+    (void)registry_run(registry, now);
+}
+
+static void toggle_link(void)
+{
+    link_up = !link_up;
+    registry_link(registry, link_up, now);
+    for (unsigned i = 0; i < IDS && link_up; i++)
+        if (shadows[i].known)
+            shadows[i].dead_at = now.us + (int64_t)shadows[i].interval_ms * 3000;
+}
+
+static void event(void)
+{
+    unsigned kind = below(100), number = below(IDS);
+    struct live *live = &lives[below(LIVE)];
+
+    pass_time(1);
+    if (kind < 22) {
+        static const enum worker_state states[] = {WORKER_READY, WORKER_READY, WORKER_READY,
+                                                   WORKER_READY, WORKER_BUSY,  WORKER_DRAINING};
+        int64_t epoch = shadows[number].epoch;
+        unsigned turn = below(30);
+
+        heartbeat(number, turn == 1 ? WORKER_LEAVING : states[below(6)],
+                  turn == 2   ? epoch + 1
+                  : turn == 3 ? epoch - 1
+                              : epoch);
+    } else if (kind < 50) {
+        start_request();
+    } else if (kind < 85) {
+        if (live->used)
+            request_event(live);
+    } else if (kind < 99) {
+        pass_time(1 + below(20000));
+    } else if (below(3) == 0) {
+        toggle_link();
+    }
+}
+
+static void run(enum policy_kind policy, unsigned long events, uint64_t seed)
+{
+    struct registry_options options = {.max_workers = IDS,
+                                       .worker_bytes = 4096,
+                                       .seed = seed,
+                                       .events = {attempt_lost, attempt_begun, NULL}};
+    struct pool_options pool_opts = {.name = "model",
+                                     .policy = policy,
+                                     .ratio = 2,
+                                     .heartbeats = true,
+                                     .eject_enabled = true,
+                                     .max_attempts = 3,
+                                     .budget_percent = 20};
+
+    rng_seed(&rng, seed);
+    memset(shadows, 0, sizeof(shadows));
+    now = (mono){1000000};
+    link_up = true;
+    registry = registry_create(&options);
+    CHECK(registry != NULL);
+    pool = registry_add_pool(registry, &pool_opts);
+    CHECK(pool != NULL);
+    for (unsigned long i = 0; i < events; i++) {
+        event();
+        compare();
+    }
+    for (unsigned i = 0; i < LIVE; i++)
+        if (lives[i].used)
+            finish(&lives[i]);
+    compare();
+    registry_destroy(registry);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long events = argc > 1 ? strtoul(argv[1], NULL, 10) : 200000;
+    uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+
+    for (int policy = 0; policy < POLICY_COUNT; policy++)
+        for (unsigned part = 0; part < 4; part++)
+            run((enum policy_kind)policy, events / POLICY_COUNT / 4, seed * 100 + part);
+    printf("answered %llu, fallbacks %llu, lost %llu, without an answer %llu\n",
+           (unsigned long long)answered, (unsigned long long)fallbacks, (unsigned long long)lost,
+           (unsigned long long)exhausted);
+    return answered > 0 && fallbacks > 0 && lost > 0 && exhausted > 0 ? 0 : 1;
+}

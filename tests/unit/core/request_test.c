@@ -1,0 +1,447 @@
+/* The request state machine: the causes table of spec section 5, targets, ranks, fallback, limits.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/request.h"
+
+static struct registry *registry;
+static struct pool *pool;
+static mono now;
+static struct request rq;
+static struct request_params params;
+
+static void open_pool(enum policy_kind policy, uint32_t budget_percent)
+{
+    struct registry_options options = {.max_workers = 64, .worker_bytes = 1000, .seed = 1};
+    struct pool_options pool_opts = {.name = "chat",
+                                     .policy = policy,
+                                     .heartbeats = true,
+                                     .eject_enabled = true,
+                                     .max_attempts = 3,
+                                     .budget_percent = budget_percent};
+
+    registry_destroy(registry);
+    registry = registry_create(&options);
+    pool = registry_add_pool(registry, &pool_opts);
+    ck_assert_ptr_nonnull(pool);
+}
+
+static void set_up(void)
+{
+    now = (mono){1000000};
+    params = (struct request_params){.target_rank = -1};
+    open_pool(POLICY_ROUND_ROBIN, 20);
+}
+
+static void tear_down(void)
+{
+    request_end(&rq, now);
+    registry_destroy(registry);
+    registry = NULL;
+}
+
+static struct worker_report report_of(const char *id)
+{
+    return (struct worker_report){.id = span_str(id),
+                                  .subject = SPAN_LIT("s.w"),
+                                  .epoch = 1,
+                                  .interval_ms = 5000,
+                                  .weight = 100};
+}
+
+static struct worker *beat(const char *id, enum worker_state state)
+{
+    struct worker_report report = report_of(id);
+
+    report.state = state;
+    (void)pool_report(pool, &report, now);
+    return pool_find(pool, span_str(id));
+}
+
+static struct next start(void)
+{
+    request_init(&rq, pool, &params, now);
+    return request_choose(&rq, (mono){0}, now);
+}
+
+static struct next out(void)
+{
+    struct next next = start();
+
+    ck_assert_int_eq(next.kind, NEXT_CHOSEN);
+    next = request_resolve(&rq, now);
+    ck_assert_int_eq(next.kind, NEXT_SEND);
+    request_sent(&rq, 10, now);
+    return next;
+}
+
+static void again(struct next next)
+{
+    ck_assert_int_eq(next.kind, NEXT_PAUSE);
+    now = next.at;
+    registry_run(registry, now);
+    ck_assert_int_eq(request_choose(&rq, (mono){0}, now).kind, NEXT_CHOSEN);
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    request_sent(&rq, 10, now);
+}
+
+static void fails(struct next next, wb_status error)
+{
+    ck_assert_int_eq(next.kind, NEXT_FAIL);
+    ck_assert_str_eq(wb_status_name(next.error), wb_status_name(error));
+    ck_assert_int_eq(rq.state, REQUEST_FAILED);
+    ck_assert_ptr_null(rq.charge.worker);
+}
+
+START_TEST(the_first_answer_serves_and_history_stays)
+{
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    out();
+    ck_assert_str_eq(rq.charge.worker->id, "a");
+    again(request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now));
+    ck_assert_int_eq(now.us, 1000000); /* at once */
+    ck_assert_int_eq(rq.reason, REASON_RETRY);
+    request_answered(&rq, now);
+    ck_assert_int_eq(rq.state, REQUEST_SERVED);
+    ck_assert_str_eq(rq.charge.worker->id, "b");
+    ck_assert_uint_eq(rq.attempt, 2);
+    ck_assert_uint_eq(rq.tried_count, 1);
+    ck_assert_str_eq(rq.tried[0].worker->id, "a");
+    ck_assert_str_eq(rq.selected->id, "a");
+    ck_assert_int_eq(rq.delivered, DELIVERED_NO);
+    ck_assert_int_eq(pool_find(pool, SPAN_LIT("a"))->health, WORKER_EJECTED);
+    request_end(&rq, now);
+    ck_assert_uint_eq(pool_find(pool, SPAN_LIT("b"))->occupancy, 0);
+}
+END_TEST
+
+START_TEST(no_responders_everywhere_is_no_worker_after_max_attempts)
+{
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    beat("c", WORKER_READY);
+    beat("d", WORKER_READY);
+    out();
+    again(request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now));
+    again(request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now));
+    fails(request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now), WB_NO_WORKER);
+    ck_assert_uint_eq(rq.attempt, 3);
+    ck_assert_int_eq(rq.delivered, DELIVERED_NO);
+}
+END_TEST
+
+START_TEST(refused_marks_and_the_last_refusal_is_forwarded)
+{
+    struct worker *a = beat("a", WORKER_READY), *b = beat("b", WORKER_READY);
+    struct next next;
+
+    out();
+    request_progress(&rq, now);
+    next = request_failed(&rq, CAUSE_REFUSED, 0, now);
+    ck_assert_int_eq(a->overloaded_until.us, now.us + 1000000);
+    ck_assert_int_eq(rq.delivered, DELIVERED_NO); /* it says so, progress or not */
+    ck_assert_int_le(next.at.us, now.us + 25000);
+    again(next);
+    next = request_failed(&rq, CAUSE_REFUSED, 90000, now);
+    fails(next, WB_OVERLOADED);
+    ck_assert(next.forward_refusal);
+    ck_assert_str_eq(next.scope, "service");
+    ck_assert_int_eq(b->overloaded_until.us, now.us + 60000000);
+    ck_assert_int_eq(rq.retry_after_ms, 60000);
+    ck_assert(next.retry_after_ms > 900 && next.retry_after_ms <= 1000); /* a's mark */
+    ck_assert_int_eq(a->health, WORKER_HEALTHY);
+}
+END_TEST
+
+START_TEST(lost_and_timeout_are_retried_only_if_idempotent)
+{
+    static const enum cause causes[] = {CAUSE_LOST, CAUSE_TIMEOUT};
+    static const wb_status errors[] = {WB_WORKER_LOST, WB_TIMEOUT};
+
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    for (int i = 0; i < 2; i++) {
+        params.idempotent = false;
+        out();
+        fails(request_failed(&rq, causes[i], 0, now), errors[i]);
+        ck_assert_int_eq(rq.delivered, DELIVERED_MAYBE);
+        request_end(&rq, now);
+        params.idempotent = true;
+        out();
+        request_progress(&rq, now);
+        again(request_failed(&rq, causes[i], 0, now));
+        ck_assert_int_eq(rq.delivered, DELIVERED_YES);
+        fails(request_failed(&rq, causes[i], 0, now), errors[i]);
+        ck_assert_int_eq(rq.delivered, DELIVERED_YES); /* the worst over all */
+        request_end(&rq, now);
+    }
+    params.one_way = true;
+    out();
+    fails(request_failed(&rq, CAUSE_TIMEOUT, 0, now), WB_TIMEOUT); /* one-way: never */
+}
+END_TEST
+
+START_TEST(cancel_deadline_and_link_end_it_and_blame_nobody)
+{
+    static const enum cause causes[] = {CAUSE_CANCELLED, CAUSE_DEADLINE, CAUSE_LINK};
+    static const wb_status errors[] = {WB_CANCELLED, WB_TIMEOUT, WB_LINK_LOST};
+    struct worker *a = beat("a", WORKER_READY);
+
+    params.idempotent = true;
+    beat("b", WORKER_READY);
+    for (int i = 0; i < 3; i++) {
+        out();
+        fails(request_failed(&rq, causes[i], 0, now), errors[i]);
+        ck_assert_int_eq(rq.delivered, DELIVERED_MAYBE);
+        request_end(&rq, now);
+    }
+    ck_assert_uint_eq(a->failed + a->refused, 0);
+    ck_assert_uint_eq(pool_free(pool), 2);
+}
+END_TEST
+
+START_TEST(gone_between_choice_and_send_moves_the_charge_and_costs_no_number)
+{
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    ck_assert_int_eq(start().kind, NEXT_CHOSEN);
+    ck_assert_str_eq(rq.charge.worker->id, "a");
+    beat("a", WORKER_LEAVING);
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    ck_assert_str_eq(rq.charge.worker->id, "b");
+    ck_assert_int_eq(rq.reason, REASON_FALLBACK);
+    ck_assert_uint_eq(rq.attempt, 1);
+    ck_assert_int_eq(rq.tried[0].cause, CAUSE_GONE);
+    ck_assert_uint_eq(pool_find(pool, SPAN_LIT("b"))->occupancy, 1);
+    request_unsendable(&rq, now);
+    ck_assert_int_eq(rq.state, REQUEST_FAILED);
+    ck_assert_uint_eq(pool_find(pool, SPAN_LIT("b"))->occupancy, 0);
+    ck_assert_uint_eq(rq.tried_count, 1); /* blames nobody */
+    request_end(&rq, now);
+    ck_assert_int_eq(start().kind, NEXT_CHOSEN);
+    beat("b", WORKER_LEAVING);
+    fails(request_resolve(&rq, now), WB_NO_WORKER);
+}
+END_TEST
+
+START_TEST(overloaded_at_resolve_is_refused_without_a_send)
+{
+    struct worker *a = beat("a", WORKER_READY);
+
+    beat("b", WORKER_READY);
+    ck_assert_int_eq(start().kind, NEXT_CHOSEN);
+    beat("a", WORKER_BUSY);
+    again(request_resolve(&rq, now));
+    ck_assert_str_eq(rq.charge.worker->id, "b");
+    ck_assert_uint_eq(rq.attempt, 1);
+    ck_assert_int_eq(rq.tried[0].cause, CAUSE_REFUSED);
+    ck_assert_int_eq(a->overloaded_until.us, 0); /* no mark */
+    ck_assert_uint_eq(a->occupancy + a->refused, 0);
+}
+END_TEST
+
+START_TEST(the_own_charge_does_not_overload)
+{
+    struct worker_report report = report_of("a");
+
+    report.capacity = 1;
+    pool_report(pool, &report, now);
+    out();
+    request_end(&rq, now);
+    ck_assert_uint_eq(pool_free(pool), 1);
+}
+END_TEST
+
+START_TEST(busy_and_missing_are_different_errors)
+{
+    struct next next;
+
+    fails(start(), WB_NO_WORKER);
+    request_end(&rq, now);
+    beat("a", WORKER_BUSY);
+    next = start();
+    fails(next, WB_OVERLOADED);
+    ck_assert_str_eq(next.scope, "service");
+    ck_assert_int_eq(next.retry_after_ms, 1000);
+    ck_assert(!next.forward_refusal);
+    request_end(&rq, now);
+    beat("b", WORKER_READY);
+    out();
+    next = request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now);
+    ck_assert_int_eq(next.kind, NEXT_PAUSE);
+    fails(request_choose(&rq, (mono){0}, now), WB_OVERLOADED); /* untried ones are only busy */
+}
+END_TEST
+
+START_TEST(a_target_is_exact)
+{
+    struct worker_report report = report_of("a");
+    struct next next;
+    struct worker *a;
+
+    report.ranks = 2;
+    report.capacity = 1;
+    pool_report(pool, &report, now);
+    a = pool_find(pool, SPAN_LIT("a"));
+    beat("b", WORKER_READY);
+    params.target = SPAN_LIT("a");
+    for (int i = 0; i < 3; i++) { /* by rotation */
+        worker_eject(a, now);     /* the caller knows better */
+        ck_assert_int_eq(request_advise(pool, &params, now).rank, i % 2);
+        out();
+        ck_assert_str_eq(rq.charge.worker->id, "a");
+        ck_assert_int_eq(rq.rank, i % 2);
+        ck_assert_int_eq(rq.reason, REASON_TARGET);
+        request_end(&rq, now);
+    }
+    params.target_rank = 2;
+    fails(start(), WB_BAD_REQUEST);
+    request_end(&rq, now);
+    params.target_rank = 1;
+    out();
+    ck_assert_int_eq(rq.rank, 1);
+    fails(request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now), WB_NO_WORKER); /* never elsewhere */
+    ck_assert_int_eq(rq.rank, -1);
+    request_end(&rq, now);
+    out();
+    next = request_failed(&rq, CAUSE_REFUSED, 3000, now);
+    fails(next, WB_OVERLOADED);
+    ck_assert_str_eq(next.scope, "worker");
+    ck_assert(next.forward_refusal);
+    ck_assert_int_eq(next.retry_after_ms, 3000);
+    request_end(&rq, now);
+    next = start();
+    fails(next, WB_OVERLOADED);
+    ck_assert_str_eq(next.scope, "worker");
+    ck_assert(!next.forward_refusal);
+    request_end(&rq, now);
+    beat("a", WORKER_DRAINING);
+    params.target_rank = -1;
+    fails(start(), WB_NO_WORKER);
+}
+END_TEST
+
+START_TEST(an_unknown_target_is_waited_for_after_a_start)
+{
+    struct next next;
+
+    params.target = SPAN_LIT("a");
+    request_init(&rq, pool, &params, now);
+    next = request_choose(&rq, mono_add_ms(now, 100), now);
+    ck_assert_int_eq(next.kind, NEXT_WAIT);
+    ck_assert_int_eq(next.at.us, now.us + 100000);
+    beat("a", WORKER_READY);
+    ck_assert_int_eq(request_choose(&rq, mono_add_ms(now, 100), now).kind, NEXT_CHOSEN);
+    request_end(&rq, now);
+    params.target = SPAN_LIT("x");
+    request_init(&rq, pool, &params, now);
+    next = request_choose(&rq, mono_add_ms(now, 100), now);
+    now = next.at;
+    fails(request_choose(&rq, next.at, now), WB_UNKNOWN_WORKER);
+    request_end(&rq, now);
+    params.target = SPAN_LIT("x2345678901234567890123456789012345678901234567890123456789012345");
+    fails(start(), WB_BAD_REQUEST);
+}
+END_TEST
+
+START_TEST(constraints_that_cannot_be_met_are_bad_requests)
+{
+    params.target_rank = 0;
+    fails(start(), WB_BAD_REQUEST);
+    request_end(&rq, now);
+    params.target_rank = -1;
+    open_pool(POLICY_HASH, 20);
+    beat("a", WORKER_READY);
+    fails(start(), WB_BAD_REQUEST);
+    request_end(&rq, now);
+    params.key = SPAN_LIT("k");
+    out();
+    request_end(&rq, now);
+    open_pool(POLICY_DIRECT, 20);
+    beat("a", WORKER_READY);
+    ck_assert_int_eq(request_advise(pool, &params, now).error, WB_BAD_REQUEST);
+    fails(start(), WB_BAD_REQUEST);
+    request_end(&rq, now);
+    params.target = SPAN_LIT("a");
+    out();
+}
+END_TEST
+
+START_TEST(the_budget_bounds_retries_but_not_after_no_responders)
+{
+    struct next next;
+
+    open_pool(POLICY_ROUND_ROBIN, 0);
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    beat("c", WORKER_READY);
+    params.idempotent = true;
+    for (int i = 0; i < 4; i++) {
+        out();
+        next = request_failed(&rq, CAUSE_TIMEOUT, 0, now);
+        ck_assert_int_eq(next.kind, i < 3 ? NEXT_PAUSE : NEXT_FAIL);
+        request_end(&rq, now);
+    }
+    out();
+    again(request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now));
+}
+END_TEST
+
+START_TEST(an_answer_restores_an_ejected_worker)
+{
+    struct worker *a = beat("a", WORKER_READY);
+
+    out();
+    worker_eject(a, now);
+    ck_assert_int_eq(a->health, WORKER_EJECTED);
+    request_answered(&rq, now);
+    ck_assert_int_eq(a->health, WORKER_HEALTHY);
+    ck_assert_uint_eq(a->served, 1);
+}
+END_TEST
+
+START_TEST(names_are_those_of_the_contract)
+{
+    ck_assert_str_eq(cause_name(CAUSE_NO_RESPONDERS), "no_responders");
+    ck_assert_str_eq(cause_name(CAUSE_INTERRUPTED), "interrupted");
+    ck_assert_str_eq(delivered_name(DELIVERED_MAYBE), "maybe");
+    ck_assert_str_eq(reason_name(REASON_RETRY), "retry");
+    ck_assert_str_eq(worker_event_name(WORKER_EVENT_DUPLICATE), "duplicate_worker");
+    ck_assert_str_eq(worker_standing_name(STANDING_FREE), "free");
+    ck_assert_str_eq(worker_state_name(WORKER_LEAVING), "leaving");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core request");
+    TCase *tests = tcase_create("request");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_test(tests, the_first_answer_serves_and_history_stays);
+    tcase_add_test(tests, no_responders_everywhere_is_no_worker_after_max_attempts);
+    tcase_add_test(tests, refused_marks_and_the_last_refusal_is_forwarded);
+    tcase_add_test(tests, lost_and_timeout_are_retried_only_if_idempotent);
+    tcase_add_test(tests, cancel_deadline_and_link_end_it_and_blame_nobody);
+    tcase_add_test(tests, gone_between_choice_and_send_moves_the_charge_and_costs_no_number);
+    tcase_add_test(tests, overloaded_at_resolve_is_refused_without_a_send);
+    tcase_add_test(tests, the_own_charge_does_not_overload);
+    tcase_add_test(tests, busy_and_missing_are_different_errors);
+    tcase_add_test(tests, a_target_is_exact);
+    tcase_add_test(tests, an_unknown_target_is_waited_for_after_a_start);
+    tcase_add_test(tests, constraints_that_cannot_be_met_are_bad_requests);
+    tcase_add_test(tests, the_budget_bounds_retries_but_not_after_no_responders);
+    tcase_add_test(tests, an_answer_restores_an_ejected_worker);
+    tcase_add_test(tests, names_are_those_of_the_contract);
+    suite_add_tcase(suite, tests);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
