@@ -167,6 +167,13 @@ static void show_text(const wb_result *r, wb_status status)
     fprintf(stderr, "\n");
 }
 
+/* The router's own error that a message of a stream carries; WB_OK: the worker's. */
+static wb_status router_error(const wb_result *message)
+{
+    const char *name = wb_result_header(message, "Waybill-Error");
+    return name != NULL ? wb_status_from_name(name) : WB_OK;
+}
+
 static bool on_message(void *arg, const wb_result *message)
 {
     const struct request_args *args = arg;
@@ -175,7 +182,7 @@ static bool on_message(void *arg, const wb_result *message)
     if (args->common.json)
         show_json(message, WB_OK, false);
     else if (wb_result_code(message) != 0)
-        show_error(message, WB_OK);
+        show_error(message, router_error(message));
     else {
         fwrite(data, 1, len, stdout);
         putchar('\n');
