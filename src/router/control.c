@@ -177,14 +177,15 @@ static struct transit *find_transit(struct router *r, struct span service, struc
     return map_get(r->by_id, span_of(key, transit_key(service, id, key)));
 }
 
-static void answer_cancelled(struct router *r, struct span reply)
+static void answer_cancelled(struct router *r, struct span reply, bool name_router)
 {
     struct json j;
 
     buf_clear(&r->body_out);
     json_begin(&j, &r->body_out);
     json_object(&j, NULL);
-    json_text(&j, "router", r->id);
+    if (name_router) /* operators want to know; clients get the contract's {"cancelled":true} */
+        json_text(&j, "router", r->id);
     json_bool(&j, "cancelled", true);
     json_end_object(&j);
     if (json_status(&j) == WB_OK)
@@ -199,7 +200,7 @@ static void do_cancel(struct router *r, const struct lane_message *m,
     if (!t)
         return; /* another router may hold it; those that do not are silent */
     dispatch_cancel(t, CAUSE_CANCELLED, loop_now(r->loop));
-    answer_cancelled(r, m->reply);
+    answer_cancelled(r, m->reply, true);
 }
 
 /* <prefix>.admin.<show|do>.<what>[.<router>] */
@@ -243,7 +244,7 @@ static void on_cancel(void *arg, const struct lane_message *m)
         !span_eq(reply, t->reply))
         return;
     dispatch_cancel(t, CAUSE_CANCELLED, loop_now(r->loop));
-    answer_cancelled(r, m->reply);
+    answer_cancelled(r, m->reply, false);
 }
 
 void control_start(struct router *r)

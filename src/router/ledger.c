@@ -447,6 +447,8 @@ static void expire(struct ledger *l, enum entry_place place, int64_t limit_ms, m
     struct entry *e;
 
     while ((e = l->lists[place].head) && mono_diff_us(now, e->sent_at) > limit_ms * 1000) {
+        /* Silence may be a missing bucket: a listener on its subjects hides the 503. */
+        store_recheck(l->router->store, l->router->settings->attribution.bucket);
         close_gate(l, now);
         again(e, now);
     }

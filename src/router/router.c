@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/id.h"
 #include "base/loop.h"
+#include "lane/credentials.h"
 #include "store/store.h"
 #include "wire/subject.h"
 
@@ -236,6 +237,7 @@ static bool create_store(struct router *r)
         .tls_insecure = set->nats.tls_insecure,
         .name = name,
         .inbox_prefix = inbox,
+        .nkey_public = credentials_public_of,
     };
     struct store_bucket bucket = {
         .name = set->attribution.bucket,

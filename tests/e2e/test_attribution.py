@@ -174,32 +174,36 @@ class FullBucket(Case):
         wait_for(lambda: self.router.count("attribution_failed") + self.router.count("attribution_retried") > 0, 20 * SLOW, "a failed write")
         self.assertLess(len(self.bucket.stored()), 400)
         tester = self.fabric.client("test")
-        self.assertTrue(tester.request("$JS.API.STREAM.PURGE.KV_" + BUCKET, b"", bound=10 * SLOW).json()["success"])
-        number = [0]
-
-        def stored():
-            number[0] += 1
-            request_id = "room-%d" % number[0]
-            self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": request_id}, bound=10 * SLOW)
-            return any(key.startswith("echo.room-") for _, key, _, _ in self.bucket.stored())
-        wait_for(stored, 30 * SLOW, "records again")
+        config = tester.request("$JS.API.STREAM.INFO.KV_" + BUCKET).json()["config"]
+        config["max_bytes"] = 16 << 20
+        self.assertNotIn("error", tester.request("$JS.API.STREAM.UPDATE.KV_" + BUCKET, json.dumps(config).encode()).json())
+        # The backlog is written in its order, and fills the bucket again.
+        wait_for(self.bucket.stored, 30 * SLOW, "records again")
 
 
 class MissingBucket(Case):
-    def test_deleted_under_the_router(self):
-        self.ready(serve)
-        self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "first"})
-        wait_for(lambda: self.bucket.stored_for("first"), 5 * SLOW, "the record")
-        tester = self.fabric.client("test")
-        tester.request("$JS.API.STREAM.DELETE.KV_" + BUCKET)
-        number = [0]
-
+    def deleted(self, number):
         def stored():
             number[0] += 1
-            request_id = "anew-%d" % number[0]
-            self.assertServed(self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": request_id}, bound=10 * SLOW))
-            return self.bucket.stored()
+            self.assertServed(self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "anew-%d" % number[0]}, bound=10 * SLOW))
+            info = self.tester.request("$JS.API.STREAM.INFO.KV_" + BUCKET).json()
+            return info.get("state", {}).get("messages", 0) > 0
+        self.tester = self.fabric.client("test")
+        wait_for(stored, 10 * SLOW, "the first record")
+        self.assertTrue(self.tester.request("$JS.API.STREAM.DELETE.KV_" + BUCKET).json()["success"])
         wait_for(stored, 30 * SLOW, lambda: "a bucket created again\n" + self.router.tail())
+
+    def test_deleted_under_the_router(self):
+        """The server answers the next write with a 503."""
+        self.router = self.fabric.router()
+        self.fabric.raw_worker("w1", serve, known_to=[self.router])
+        self.client = self.fabric.client()
+        self.deleted([0])
+
+    def test_deleted_while_somebody_listens_to_the_buckets_subjects(self):
+        """A listener hides the 503: the router gets no word at all."""
+        self.ready(serve)
+        self.deleted([0])
 
 
 if __name__ == "__main__":
