@@ -55,17 +55,21 @@ void min_tree_fini(struct min_tree *tree)
     *tree = (struct min_tree){0};
 }
 
-static uint32_t count_min(const uint64_t *mins, const uint32_t *counts, uint64_t *min)
+/* Leaves have no counts of their own: each counts once. */
+static uint32_t count_min(const struct min_tree *tree, unsigned level, uint32_t block,
+                          uint64_t *min)
 {
+    const uint64_t *mins = tree->mins + tree->offset[level] + block * TREE_FAN;
+    const uint32_t *counts = tree->counts + tree->offset[level] + block * TREE_FAN;
     uint64_t least = mins[0];
     uint32_t count = 0;
 
     for (unsigned i = 1; i < TREE_FAN; i++)
         least = mins[i] < least ? mins[i] : least;
     for (unsigned i = 0; i < TREE_FAN; i++)
-        count += mins[i] == least ? counts[i] : 0;
+        count += mins[i] == least ? (level == 0 ? 1 : counts[i]) : 0;
     *min = least;
-    return count;
+    return least == TREE_ABSENT ? 0 : count;
 }
 
 void min_tree_set(struct min_tree *tree, uint32_t index, uint64_t key)
@@ -75,13 +79,11 @@ void min_tree_set(struct min_tree *tree, uint32_t index, uint64_t key)
 
     CHECK(index < tree->leaves);
     old = tree->mins[index];
-    old_count = tree->counts[index];
+    old_count = old != TREE_ABSENT;
     if (old == key)
         return;
     tree->mins[index] = key;
-    tree->counts[index] = count;
     for (unsigned level = 1; level < tree->levels; level++) {
-        uint32_t first = tree->offset[level - 1] + place / TREE_FAN * TREE_FAN;
         uint32_t node = tree->offset[level] + place / TREE_FAN;
         uint64_t min = tree->mins[node], new_min = min;
         uint32_t had = tree->counts[node], new_count = had;
@@ -93,7 +95,7 @@ void min_tree_set(struct min_tree *tree, uint32_t index, uint64_t key)
             new_count -= old == min ? old_count : 0;
             new_count += key == min ? count : 0;
             if (new_count == 0)
-                new_count = count_min(tree->mins + first, tree->counts + first, &new_min);
+                new_count = count_min(tree, level - 1, place / TREE_FAN, &new_min);
         }
         if (new_min == min && new_count == had)
             return;
@@ -107,7 +109,8 @@ void min_tree_set(struct min_tree *tree, uint32_t index, uint64_t key)
     }
 }
 
-/* The skip-th of the leaves with the smallest key. */
+/* The skip-th of the leaves with the smallest key. No branch inside a block: where it ends is
+ * chance. */
 static uint32_t find(const struct min_tree *tree, uint64_t min, uint32_t skip)
 {
     uint32_t place = 0;
@@ -115,15 +118,14 @@ static uint32_t find(const struct min_tree *tree, uint64_t min, uint32_t skip)
     for (unsigned level = tree->levels - 1; level-- > 0;) {
         const uint64_t *mins = tree->mins + tree->offset[level] + place * TREE_FAN;
         const uint32_t *counts = tree->counts + tree->offset[level] + place * TREE_FAN;
-        unsigned child = 0;
+        uint32_t child = 0, sum = 0, before = 0;
 
-        for (; child < TREE_FAN - 1; child++) {
-            uint32_t here = mins[child] == min ? counts[child] : 0;
-
-            if (skip < here)
-                break;
-            skip -= here;
+        for (unsigned i = 0; i < TREE_FAN; i++) {
+            sum += mins[i] == min ? (level == 0 ? 1 : counts[i]) : 0;
+            child += sum <= skip;
+            before = sum <= skip ? sum : before;
         }
+        skip -= before;
         place = place * TREE_FAN + child;
     }
     return place;

@@ -16,7 +16,8 @@
 
 struct min_tree { /* zeroed: a valid empty one */
     uint64_t *mins;
-    uint32_t *counts; /* leaves below that hold the min; 0 when it is TREE_ABSENT */
+    uint32_t
+        *counts; /* leaves below that hold the min; 0 when it is TREE_ABSENT; not kept for leaves */
     uint32_t leaves;
     unsigned levels;              /* level 0: the leaves; the last: the root alone */
     uint32_t offset[TREE_LEVELS]; /* of each level in the arrays */

@@ -60,22 +60,31 @@ static void changed(void *arg, const struct policy_item *item)
     sum_tree_set(&state->tree, item->index, item->free ? item->weight : 0);
 }
 
+/* The second is drawn from what the first leaves of the total, stepping over the first's share. */
+static uint32_t draw_two(const struct power_of_two *state, struct rng *rng)
+{
+    uint32_t total = sum_tree_total(&state->tree), begin, unused, first, second, weight, at;
+
+    if (total == 0)
+        return TREE_NONE;
+    first = sum_tree_find(&state->tree, (uint32_t)rng_below(rng, total), &begin);
+    weight = sum_tree_get(&state->tree, first);
+    if (weight == total)
+        return first;
+    at = (uint32_t)rng_below(rng, total - weight);
+    second = sum_tree_find(&state->tree, at < begin ? at : at + weight, &unused);
+    return state->keys[second] < state->keys[first] ? second : first;
+}
+
 static uint32_t choose(void *arg, struct policy_pick *pick)
 {
     struct power_of_two *state = arg;
-    uint32_t saved[POLICY_TRIED_MAX], first, second = TREE_NONE;
+    uint32_t saved[POLICY_TRIED_MAX], index;
 
     sum_tree_hide(&state->tree, pick->tried, pick->tried_count, saved);
-    first = sum_tree_draw(&state->tree, pick->rng);
-    if (first != TREE_NONE) {
-        uint32_t weight;
-
-        sum_tree_hide(&state->tree, &first, 1, &weight);
-        second = sum_tree_draw(&state->tree, pick->rng);
-        sum_tree_restore(&state->tree, &first, 1, &weight);
-    }
+    index = draw_two(state, pick->rng);
     sum_tree_restore(&state->tree, pick->tried, pick->tried_count, saved);
-    return second != TREE_NONE && state->keys[second] < state->keys[first] ? second : first;
+    return index;
 }
 
 const struct policy policy_power_of_two = {

@@ -45,23 +45,31 @@ void sum_tree_set(struct sum_tree *tree, uint32_t index, uint32_t weight)
     }
 }
 
-uint32_t sum_tree_draw(const struct sum_tree *tree, struct rng *rng)
+uint32_t sum_tree_find(const struct sum_tree *tree, uint32_t at, uint32_t *begin)
 {
-    uint32_t place = 0, at, total;
+    uint32_t place = 0, left = at;
 
-    total = tree->leaves > 0 ? tree->sums[tree->offset[tree->levels - 1]] : 0;
-    if (total == 0)
-        return TREE_NONE;
-    at = (uint32_t)rng_below(rng, total);
     for (unsigned level = tree->levels - 1; level-- > 0;) {
         const uint32_t *sums = tree->sums + tree->offset[level] + place * TREE_FAN;
-        unsigned child = 0;
+        uint32_t child = 0, sum = 0, before = 0;
 
-        for (; child < TREE_FAN - 1 && at >= sums[child]; child++)
-            at -= sums[child];
+        for (unsigned i = 0; i < TREE_FAN; i++) { /* no branch: where it ends is chance */
+            sum += sums[i];
+            child += sum <= left;
+            before = sum <= left ? sum : before;
+        }
+        left -= before;
         place = place * TREE_FAN + child;
     }
+    *begin = at - left;
     return place;
+}
+
+uint32_t sum_tree_draw(const struct sum_tree *tree, struct rng *rng)
+{
+    uint32_t total = sum_tree_total(tree), begin;
+
+    return total == 0 ? TREE_NONE : sum_tree_find(tree, (uint32_t)rng_below(rng, total), &begin);
 }
 
 void sum_tree_hide(struct sum_tree *tree, const uint32_t *indexes, unsigned count, uint32_t *saved)

@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "core/request.h"
 
-#define ROUNDS 15
-#define TIMES 20000
+#define ROUNDS 200
+#define TIMES 2000
 #define IN_FLIGHT 64 /* charges held at any time, as in real use */
 
 static struct registry *make(enum policy_kind policy, unsigned workers, struct pool **pool)
