@@ -4,7 +4,6 @@
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -78,7 +77,7 @@ static pid_t start(const struct fabric *f, const char *name, char *const argv[])
 static bool ask(int port, const char *subject, char *out, size_t size)
 {
     struct wire w;
-    struct parser_message m;
+    struct wire_message m;
     bool fine = wire_open(&w, port, "bench") &&
                 wire_print(&w, "SUB _INBOX.a%d 1\r\nPUB %s _INBOX.a%d 2\r\n{}\r\n", (int)getpid(),
                            subject, (int)getpid()) &&
@@ -274,10 +273,21 @@ static void end(pid_t *pid, int signum)
     *pid = 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *at)
+/* Removes a directory of ours, `depth` levels deep at most. */
+static void remove_tree(const char *path, int depth)
 {
-    (void)st, (void)flag, (void)at;
-    return remove(path);
+    DIR *dir = depth > 0 ? opendir(path) : NULL;
+    for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        char inner[PATH_MAX];
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        if (snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name) < PATH_MAX &&
+            unlink(inner) != 0)
+            remove_tree(inner, depth - 1);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    rmdir(path);
 }
 
 void fabric_close(struct fabric *f)
@@ -289,7 +299,7 @@ void fabric_close(struct fabric *f)
     end(&f->workers[1], SIGKILL);
     end(&f->server, SIGKILL);
     if (f->dir[0] != '\0')
-        nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        remove_tree(f->dir, 10);
     f->dir[0] = '\0';
 }
 

@@ -86,7 +86,7 @@ static bool send_slot(struct client *c, unsigned number, int64_t now)
            wire_put(&c->wire, "\r\n", 2);
 }
 
-static bool is_right(struct client *c, const struct slot *slot, const struct parser_message *m)
+static bool is_right(struct client *c, const struct slot *slot, const struct wire_message *m)
 {
     if (c->load->puts)
         return m->payload.len > 11 && memcmp(m->payload.ptr, "{\"stream\":\"", 11) == 0;
@@ -94,7 +94,7 @@ static bool is_right(struct client *c, const struct slot *slot, const struct par
            memcmp(m->payload.ptr, payload_of(c, slot->serial), c->size) == 0;
 }
 
-static void count_bad(struct load_result *r, const struct parser_message *m)
+static void count_bad(struct load_result *r, const struct wire_message *m)
 {
     bool error = memmem(m->headers.ptr, m->headers.len, "Nats-Service-Error", 18) != NULL ||
                  (m->headers.len > 9 && m->headers.ptr[8] == ' ') ||
@@ -110,7 +110,7 @@ static void count_bad(struct load_result *r, const struct parser_message *m)
 }
 
 /* Takes one reply; its slot's number, or -1: of no slot. */
-static int take(struct client *c, const struct parser_message *m, int64_t now)
+static int take(struct client *c, const struct wire_message *m, int64_t now)
 {
     char digits[5] = "";
     if (m->subject.len != c->inbox_len + 4u) {
@@ -139,7 +139,7 @@ static int take(struct client *c, const struct parser_message *m, int64_t now)
 /* Until the time is over and no reply is outstanding. */
 static void turn(struct client *c, int64_t end_ns)
 {
-    struct parser_message m;
+    struct wire_message m;
     bool fine = true;
     int64_t now = now_ns();
     for (unsigned i = 0; fine && i < c->load->window; i++)
@@ -220,7 +220,7 @@ static bool beat(struct wire *w, int number, int64_t epoch)
     return true;
 }
 
-static bool answer(struct wire *w, const struct parser_message *m)
+static bool answer(struct wire *w, const struct wire_message *m)
 {
     char line[768];
     int n;
@@ -238,7 +238,7 @@ static bool answer(struct wire *w, const struct parser_message *m)
 void load_serve(int port, int number)
 {
     struct wire w;
-    struct parser_message m;
+    struct wire_message m;
     struct timespec wall_now;
     clock_gettime(CLOCK_REALTIME, &wall_now);
     int64_t epoch = wall_now.tv_sec * INT64_C(1000) + wall_now.tv_nsec / 1000000,

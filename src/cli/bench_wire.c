@@ -13,21 +13,86 @@
 
 #define HANDSHAKE_MS 5000
 
+enum op { OP_MORE, OP_MESSAGE, OP_PING, OP_PONG, OP_ERR, OP_OTHER, OP_BROKEN };
+
+static size_t number_of(struct span field)
+{
+    unsigned long long n;
+    return span_to_u64(field, &n) && n < WIRE_IN_SIZE ? (size_t)n : WIRE_IN_SIZE;
+}
+
+/* MSG subject sid [reply] size, HMSG subject sid [reply] headers size; the body follows the line.
+ */
+static enum op next_message(struct wire *w, const char *line, size_t line_len,
+                            struct wire_message *m)
+{
+    struct span fields[6];
+    unsigned n = 0;
+    const char *end = line + line_len;
+    bool has_headers = line[0] == 'H';
+    for (const char *at = line; at < end && n < 6;) {
+        const char *blank = memchr(at, ' ', (size_t)(end - at));
+        fields[n] = span_of(at, (size_t)((blank != NULL ? blank : end) - at));
+        at = fields[n].ptr + fields[n].len + 1;
+        n++;
+    }
+    unsigned least = has_headers ? 5 : 4;
+    if (n < least || n > least + 1)
+        return OP_BROKEN;
+    size_t size = number_of(fields[n - 1]), headers = has_headers ? number_of(fields[n - 2]) : 0;
+    if (size == WIRE_IN_SIZE || headers > size)
+        return OP_BROKEN;
+    const char *body = end + 2;
+    if ((size_t)(w->in + w->in_end - body) < size + 2 || body > w->in + w->in_end)
+        return OP_MORE;
+    *m = (struct wire_message){.subject = fields[1],
+                               .reply = n > least ? fields[3] : SPAN_EMPTY,
+                               .headers = span_of(body, headers),
+                               .payload = span_of(body + headers, size - headers)};
+    w->in_at = (size_t)(body + size + 2 - w->in);
+    return OP_MESSAGE;
+}
+
+/* One operation from the front of what was read. Messages point into the buffer. */
+static enum op next_op(struct wire *w, struct wire_message *m)
+{
+    static const struct {
+        const char *word;
+        enum op op;
+    } words[] = {{"PING", OP_PING},
+                 {"PONG", OP_PONG},
+                 {"-ERR", OP_ERR},
+                 {"INFO", OP_OTHER},
+                 {"+OK", OP_OTHER}};
+    const char *line = w->in + w->in_at;
+    size_t left = w->in_end - w->in_at;
+    const char *end = left > 0 ? memmem(line, left, "\r\n", 2) : NULL;
+    if (end == NULL)
+        return OP_MORE;
+    struct span text = span_of(line, (size_t)(end - line));
+    if (span_starts(text, SPAN_LIT("MSG ")) || span_starts(text, SPAN_LIT("HMSG ")))
+        return next_message(w, line, text.len, m);
+    w->in_at += text.len + 2;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (!span_starts(text, span_str(words[i].word)))
+            continue;
+        if (words[i].op == OP_ERR)
+            snprintf(w->error, sizeof(w->error), "%.*s", (int)(text.len < 120 ? text.len : 120),
+                     text.ptr);
+        return words[i].op;
+    }
+    return OP_BROKEN;
+}
+
 /* Reads until PONG. */
 static bool handshake(struct wire *w)
 {
+    struct wire_message m;
     for (;;) {
-        struct parser_result r =
-            parser_next(span_of(w->in + w->in_at, w->in_end - w->in_at), WIRE_IN_SIZE);
-        w->in_at += r.used;
-        if (r.op == PARSER_PONG)
+        enum op op = next_op(w, &m);
+        if (op == OP_PONG)
             return true;
-        if (r.op == PARSER_ERR || r.op == PARSER_BROKEN) {
-            snprintf(w->error, sizeof(w->error), "%.*s", (int)(r.text.len < 120 ? r.text.len : 120),
-                     r.text.ptr);
-            return false;
-        }
-        if (r.op == PARSER_MORE && wire_read(w, HANDSHAKE_MS) != 1)
+        if (op == OP_ERR || op == OP_BROKEN || (op == OP_MORE && wire_read(w, HANDSHAKE_MS) != 1))
             return false;
     }
 }
@@ -116,28 +181,23 @@ int wire_read(struct wire *w, int timeout_ms)
     return 1;
 }
 
-int wire_next(struct wire *w, struct parser_message *m)
+int wire_next(struct wire *w, struct wire_message *m)
 {
     for (;;) {
-        struct parser_result r =
-            parser_next(span_of(w->in + w->in_at, w->in_end - w->in_at), WIRE_IN_SIZE);
-        w->in_at += r.used;
-        switch (r.op) {
-        case PARSER_MSG:
-            *m = r.message;
+        switch (next_op(w, m)) {
+        case OP_MESSAGE:
             return 1;
-        case PARSER_MORE:
+        case OP_MORE:
             return 0;
-        case PARSER_PING:
+        case OP_PING:
             if (!wire_print(w, "PONG\r\n"))
                 return -1;
             break;
-        case PARSER_ERR:
-        case PARSER_BROKEN:
-            snprintf(w->error, sizeof(w->error), "%.*s", (int)(r.text.len < 120 ? r.text.len : 120),
-                     r.text.ptr);
+        case OP_ERR:
+        case OP_BROKEN:
             return -1;
-        default:
+        case OP_PONG:
+        case OP_OTHER:
             break;
         }
     }

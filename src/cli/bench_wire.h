@@ -4,7 +4,13 @@
 #ifndef CLI_BENCH_WIRE_H
 #define CLI_BENCH_WIRE_H
 
-#include "lane/parser.h"
+#include <stddef.h>
+
+#include "base/span.h"
+
+struct wire_message {
+    struct span subject, reply, headers, payload;
+};
 
 struct wire {
     int fd;
@@ -23,7 +29,7 @@ bool wire_flush(struct wire *w);
 int wire_read(struct wire *w, int timeout_ms);
 /* The next whole message of what was read: 1, none left: 0, the connection is broken: -1. Answers
  * pings. */
-int wire_next(struct wire *w, struct parser_message *m);
+int wire_next(struct wire *w, struct wire_message *m);
 
 #define WIRE_IN_SIZE (1u << 20)
 #define WIRE_OUT_SIZE (1u << 20)
