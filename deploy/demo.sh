@@ -72,7 +72,13 @@ free_port() {
     echo "$port"
 }
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+say() {
+    if [ -t 1 ]; then
+        printf '\n\033[1m%s\033[0m\n' "$*"
+    else
+        printf '\n%s\n' "$*"
+    fi
+}
 
 port=$(free_port)
 monitor=$(free_port)
@@ -124,7 +130,7 @@ await "the record of demo-7" recorded
 recorded
 
 say "And a request that nobody made"
-waybill who demo-999 --service chat || true
+waybill who demo-999 --service chat 2>&1 || true
 
 say "What the router knows now (waybill workers)"
 waybill workers

@@ -17,11 +17,11 @@ class ReplySubjects(Case):
         self.bucket.record("before")
         attacks = ["$JS.API.STREAM.DELETE.KV_" + BUCKET, "$JS.API.STREAM.PURGE.KV_" + BUCKET, "$KV.%s.echo.forged" % BUCKET,
                    "$SYS.REQ.SERVER.PING", "$x", "waybill.admin.do.cancel", "waybill.heartbeat.echo.w9", "waybill.reply.echo.w1.router-1.x",
-                   "waybill.event.worker_lost", "waybill.announce", "waybill.x", "foo.*", "foo.>", ">", "*", "_INBOX." + "x" * 600,
+                   "waybill.event.forged", "waybill.announce", "waybill.x", "foo.*", "foo.>", ">", "*", "_INBOX." + "x" * 600,
                    "echo.request.again", "legacy.subject"]
         spy = self.fabric.client("test")
         heard = [spy.subscribe(s) for s in ("$JS.API.STREAM.DELETE.>", "$JS.API.STREAM.PURGE.>", "waybill.admin.>",
-                                            "waybill.heartbeat.echo.w9", "waybill.event.>", "$KV.%s.echo.forged" % BUCKET, "legacy.subject")]
+                                            "waybill.heartbeat.echo.w9", "waybill.event.forged", "$KV.%s.echo.forged" % BUCKET, "legacy.subject")]
         spy.flush()
         served = len(worker.attempts)
         for n, reply in enumerate(attacks):

@@ -36,10 +36,10 @@ class Samples(Case):
                                                     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
         for worker in self.workers:
             worker.handler = lambda a: a.stream([b"1", b"2"])
-        self.client.request_stream("echo.request.x", b"q", {"Waybill-Request-Id": "s2", "Waybill-Replies": "stream", "Waybill-Target": "w1/1"})
+        self.client.request_stream("echo.request.x", b"q", {"Waybill-Request-Id": "s2", "Waybill-Replies": "stream", "Waybill-Target": script.workers[1] + "/1"})
         for worker in self.workers:
             worker.handler = lambda a: a.error(500, "no")
-        self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "s3"})
+        self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "s3", "Waybill-Target": script.workers[1]})
         self.bucket.wait_outcome("s1", "done")
         self.bucket.wait_outcome("s2", "done")
         self.bucket.wait_outcome("s3", "error")
