@@ -1,8 +1,8 @@
 /* One table of results for everything Waybill says: library calls, router errors, exit texts.
  *
- * Values below WB_BAD_REQUEST are local results of calls. WB_BAD_REQUEST and later are the errors a router answers
- * with (spec section 5): their name is the `Waybill-Error` header, their code the `Nats-Service-Error-Code`.
- * Thread: any. Blocking: never. */
+ * Values below WB_BAD_REQUEST are local results of calls. WB_BAD_REQUEST and later are the errors a
+ * router answers with (spec section 5): their name is the `Waybill-Error` header, their code the
+ * `Nats-Service-Error-Code`. Thread: any. Blocking: never. */
 #ifndef WAYBILL_STATUS_H
 #define WAYBILL_STATUS_H
 
@@ -15,17 +15,17 @@ extern "C" {
 typedef enum wb_status {
     WB_OK = 0,
     WB_NO_MEMORY,
-    WB_FULL,         /* a bounded buffer, queue or table is at its cap */
-    WB_INVALID,      /* an argument or a peer's bytes are malformed */
+    WB_FULL,    /* a bounded buffer, queue or table is at its cap */
+    WB_INVALID, /* an argument or a peer's bytes are malformed */
     WB_NOT_FOUND,
     WB_EXISTS,
-    WB_CLOSED,       /* the connection or object is down or ended */
-    WB_TIMED_OUT,    /* a local wait ran out (a request's own timeout is WB_TIMEOUT) */
-    WB_DENIED,       /* NATS refused authentication or permission */
+    WB_CLOSED,    /* the connection or object is down or ended */
+    WB_TIMED_OUT, /* a local wait ran out (a request's own timeout is WB_TIMEOUT) */
+    WB_DENIED,    /* NATS refused authentication or permission */
     WB_TOO_LARGE,
-    WB_IO,           /* an operating-system call failed */
+    WB_IO, /* an operating-system call failed */
     WB_UNSUPPORTED,
-    WB_HOLE,         /* a stream's numbering has a gap or its count is wrong (libwaybill) */
+    WB_HOLE, /* a stream's numbering has a gap or its count is wrong (libwaybill) */
     WB_BAD_REQUEST,
     WB_UNKNOWN_WORKER,
     WB_UNKNOWN_ADAPTER,

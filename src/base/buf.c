@@ -33,7 +33,8 @@ static void move_down(struct buf *b)
 {
     size_t len = buf_len(b);
 
-    memmove(b->data, b->data + b->head, len);
+    if (b->data)
+        memmove(b->data, b->data + b->head, len);
     b->head = 0;
     b->tail = len;
 }
@@ -65,7 +66,7 @@ char *buf_reserve(struct buf *b, size_t n)
     data = malloc(size + 1);
     if (!data)
         return NULL;
-    if (len)
+    if (b->data)
         memcpy(data, b->data + b->head, len);
     free(b->data);
     b->data = data;

@@ -1,5 +1,5 @@
-/* Bounded bytes: grows by doubling up to a cap given at init. Consumed from the front without moving until it must. A zeroed buf is
- * a valid empty one of cap 0. */
+/* Bounded bytes: grows by doubling up to a cap given at init. Consumed from the front without
+ * moving until it must. A zeroed buf is a valid empty one of cap 0. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
@@ -15,10 +15,13 @@ struct buf {
 
 void buf_init(struct buf *b, size_t max); /* allocates nothing */
 void buf_fini(struct buf *b);
-/* Room for n more bytes in one piece, or NULL (over max, or no memory: buf unchanged). Then write and buf_grew. */
+/* Room for n more bytes in one piece, or NULL (over max, or no memory: buf unchanged). Then write
+ * and buf_grew. */
 char *buf_reserve(struct buf *b, size_t n);
-WB_MUST_USE wb_status buf_append(struct buf *b, const void *bytes, size_t n); /* WB_FULL or WB_NO_MEMORY: unchanged */
-WB_MUST_USE wb_status buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+WB_MUST_USE wb_status buf_append(struct buf *b, const void *bytes,
+                                 size_t n); /* WB_FULL or WB_NO_MEMORY: unchanged */
+WB_MUST_USE wb_status buf_printf(struct buf *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void buf_consume(struct buf *b, size_t n);
 void buf_clear(struct buf *b);  /* keeps the memory */
 void buf_shrink(struct buf *b); /* gives idle memory back when empty */

@@ -1,5 +1,6 @@
-/* Monotonic and wall time are different types, so that one is never compared with the other. Units are microseconds inside;
- * durations are int64_t with their unit in the name. Only the loop and the programs read a clock; all else is told `now`. */
+/* Monotonic and wall time are different types, so that one is never compared with the other. Units
+ * are microseconds inside; durations are int64_t with their unit in the name. Only the loop and the
+ * programs read a clock; all else is told `now`. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

@@ -9,7 +9,8 @@
 
 /* Writes n base64url characters of secure random bits, no NUL. */
 void id_random(char *out, unsigned n);
-/* Writes n characters of value in base64url alphabet, least significant first, no NUL; and reads them (-1: bad character). */
+/* Writes n characters of value in base64url alphabet, least significant first, no NUL; and reads
+ * them (-1: bad character). */
 void id_encode(char *out, unsigned n, uint64_t value);
 int64_t id_decode(const char *text, unsigned n);
 

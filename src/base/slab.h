@@ -1,6 +1,6 @@
-/* Equal-sized objects with handles that cannot be mistaken for a later owner's: handle = generation << 32 | slot. Taking is O(1);
- * memory grows by chunks up to the cap and addresses are stable. Objects are zeroed when taken. Generations start at 1, so a
- * handle is never 0. One thread. */
+/* Equal-sized objects with handles that cannot be mistaken for a later owner's: handle = generation
+ * << 32 | slot. Taking is O(1); memory grows by chunks up to the cap and addresses are stable.
+ * Objects are zeroed when taken. Generations start at 1, so a handle is never 0. One thread. */
 #ifndef BASE_SLAB_H
 #define BASE_SLAB_H
 
@@ -11,7 +11,7 @@ struct slab;
 
 struct slab *slab_create(size_t object_size, uint32_t max);
 void slab_destroy(struct slab *slab); /* takes NULL; objects still taken are gone too */
-void *slab_take(struct slab *slab, uint64_t *handle); /* NULL at the cap or without memory */
+void *slab_take(struct slab *slab, uint64_t *handle);     /* NULL at the cap or without memory */
 void *slab_get(const struct slab *slab, uint64_t handle); /* NULL if that owner has given it back */
 void slab_give(struct slab *slab, uint64_t handle);
 uint32_t slab_used(const struct slab *slab);

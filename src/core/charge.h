@@ -1,5 +1,6 @@
-/* The occupancy charge of one attempt: belongs to a worker and to that epoch of it. Taken with the choice, moved on fallback, released exactly once.
- * A zeroed charge is an empty one. A charge of an ended epoch releases without touching the new epoch's count. */
+/* The occupancy charge of one attempt: belongs to a worker and to that epoch of it. Taken with the
+ * choice, moved on fallback, released exactly once. A zeroed charge is an empty one. A charge of an
+ * ended epoch releases without touching the new epoch's count. */
 #ifndef CORE_CHARGE_H
 #define CORE_CHARGE_H
 
@@ -13,15 +14,18 @@ struct worker;
 struct charge {
     struct worker *worker; /* NULL: empty */
     int64_t epoch;
-    uint64_t bytes; /* counted in worker->bytes_out until the first message of the attempt or the release */
+    uint64_t bytes; /* counted in worker->bytes_out until the first message of the attempt or the
+                       release */
     uint8_t ended;  /* its epoch ended: no count holds it any more (charge_end) */
     struct charge *next, *prev;
 };
 
-void charge_take(struct charge *charge, struct worker *w, mono now);     /* CHECKs that it is empty */
-void charge_move(struct charge *charge, struct worker *to, mono now);    /* from its present worker */
-void charge_bytes(struct charge *charge, uint64_t bytes, mono now);      /* sent; limit: registry_options.worker_bytes */
-void charge_bytes_arrived(struct charge *charge, mono now);              /* the worker spoke: its bytes no longer count */
-bool charge_release(struct charge *charge, mono now);                    /* false: was empty already */
+void charge_take(struct charge *charge, struct worker *w, mono now);  /* CHECKs that it is empty */
+void charge_move(struct charge *charge, struct worker *to, mono now); /* from its present worker */
+void charge_bytes(struct charge *charge, uint64_t bytes,
+                  mono now); /* sent; limit: registry_options.worker_bytes */
+void charge_bytes_arrived(struct charge *charge,
+                          mono now); /* the worker spoke: its bytes no longer count */
+bool charge_release(struct charge *charge, mono now); /* false: was empty already */
 
 #endif

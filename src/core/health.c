@@ -120,10 +120,12 @@ void worker_forget_ejection(struct worker *w)
 
 void worker_eject(struct worker *w, mono now)
 {
-    struct pool *pool = w->pool;
-    bool again = w->health == WORKER_EJECTED;
+    struct pool *pool;
+    bool again;
 
     MAGIC_CHECK(w, WORKER_MAGIC);
+    pool = w->pool;
+    again = w->health == WORKER_EJECTED;
     if (!w->discovered || !pool->options.eject_enabled)
         return;
     ejected_unlink(w);

@@ -35,6 +35,7 @@ struct worker *worker_create(struct pool *pool, struct span id)
     w->priv->id_len = id.len;
     deadline_init(&w->priv->silence, worker_silence_due);
     deadline_init(&w->priv->recheck, worker_recheck_due);
+    // cppcheck-suppress memleak ; w lies inside of block, and worker_unref frees block by it
     return w;
 }
 

@@ -90,7 +90,8 @@ static void walk_elements(struct loader *l, const cJSON *list, enum config_scope
 static void walk_member(struct loader *l, const cJSON *v, enum config_scope scope,
                         const char *prefix, const char *at)
 {
-    char dotted[160], path[CONFIG_PATH_SIZE], below[CONFIG_PATH_SIZE], names[512];
+    char dotted[160], group[sizeof dotted + 1], path[CONFIG_PATH_SIZE], below[CONFIG_PATH_SIZE],
+        names[512];
     const struct config_key *key = NULL;
     bool plain = name_is_id(span_str(v->string)); /* "a.b" in quotes is not the key b of a */
 
@@ -101,10 +102,10 @@ static void walk_member(struct loader *l, const cJSON *v, enum config_scope scop
     if (key && key->type == TYPE_OBJECTS) {
         walk_elements(l, v, scope + 1, path);
     } else if (!key && plain && config_key_is_group(scope, dotted)) {
-        strcat(dotted, ".");
+        snprintf(group, sizeof group, "%s.", dotted);
         snprintf(below, sizeof below, "%.250s.", path);
         if (cJSON_IsObject(v))
-            walk(l, v, scope, dotted, below);
+            walk(l, v, scope, group, below);
         else
             config_error(l->errors, path, "expected an object {...}");
     } else if (!key) {
@@ -213,11 +214,11 @@ static void read_context(struct loader *l)
 static cJSON *fallback_of(const struct config_key *key)
 {
     char host[256] = "", id[WB_NAME_MAX + 1];
+    bool named;
 
     if (key->scope == SCOPE_TOP && strcmp(key->path, "router.id") == 0) {
-        if (gethostname(host, sizeof host - 1) != 0 || !*host)
-            strcpy(host, "router");
-        name_router_default(host, id);
+        named = gethostname(host, sizeof host - 1) == 0;
+        name_router_default(named ? host : NULL, id); /* it has a word for no name */
         return cJSON_CreateString(id);
     }
     return key->fallback ? cJSON_Parse(key->fallback) : NULL;

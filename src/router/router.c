@@ -367,9 +367,10 @@ static void drain_tick(void *arg)
 
 void router_drain(struct router *r, void (*done)(void *arg), void *arg)
 {
-    mono now = loop_update_now(r->loop);
+    mono now;
 
     MAGIC_CHECK(r, ROUTER_MAGIC);
+    now = loop_update_now(r->loop);
     if (r->draining) {
         r->drain_due = (mono){now.us - (DRAIN_FLUSH_MS + 1) * 1000};
         return;

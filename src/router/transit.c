@@ -120,9 +120,10 @@ void transit_arm(struct transit *t, enum clock_kind kind, mono due)
 
 void transit_dispose(struct transit *t)
 {
-    struct router *r = t->router;
+    struct router *r;
 
     MAGIC_CHECK(t, TRANSIT_MAGIC);
+    r = t->router;
     request_end(&t->core, loop_now(r->loop));
     deadline_cancel(r->deadlines, &t->clock);
     if (t->suspects.first) {

@@ -78,7 +78,7 @@ void name_router_default(const char *host, char *out)
 
     if (!host || !host[0])
         host = "router";
-    for (; host[n] && n < HOST_MAX; n++)
+    for (; n < HOST_MAX && host[n]; n++)
         out[n] = char_class((unsigned char)host[n]) & IN_ID ? host[n] : '-';
     out[n++] = '-';
     id_random(out + n, RANDOM);
