@@ -29,10 +29,8 @@ pids=()
 stop_all() {
     trap - EXIT INT TERM
     local at
-    for ((at = ${#pids[@]} - 1; at >= 0; at--)); do
+    for ((at = ${#pids[@]} - 1; at >= 0; at--)); do # the last one first: the server outlives all that need it
         kill "${pids[at]}" 2>/dev/null || true
-    done
-    for ((at = ${#pids[@]} - 1; at >= 0; at--)); do
         wait "${pids[at]}" 2>/dev/null || true
     done
     rm -rf "$dir"

@@ -147,6 +147,13 @@ class Worker(Case):
         seen.wait_count(6)
         self.assertEqual([str(n) for n in range(1, 7)], [m.get("Waybill-Seq") for m in seen.messages])
 
+    def test_ends_soon_when_nats_is_away(self):
+        self.start("--echo")
+        self.fabric.stop_server()
+        wait_for(lambda: self.router.http("/healthz")[0] != 200, 10 * SLOW, "unready")
+        self.worker.terminate(5)
+        self.fabric.start_server()
+
     def test_concurrent_requests(self):
         self.start("--echo", "--delay-ms", "300", "--capacity", "50")
         subs = [self.client.start("echo.request.x", b"%d" % n) for n in range(50)]

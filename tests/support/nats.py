@@ -78,8 +78,13 @@ class Subscription:
 
     def next(self, bound=5.0):
         """The next message not yet taken."""
-        wait_for(lambda: len(self.messages) > self._taken, bound,
-                 lambda: "message on %s (got %d)" % (self.subject, len(self.messages)), self.client.arrived)
+        def there():
+            if len(self.messages) > self._taken:
+                return True
+            if self.client.closed:
+                raise ConnectionError("the connection closed; nothing on %s" % self.subject)
+            return False
+        wait_for(there, bound, lambda: "message on %s (got %d)" % (self.subject, len(self.messages)), self.client.arrived)
         self._taken += 1
         return self.messages[self._taken - 1]
 
