@@ -77,6 +77,22 @@ class Passwords(Case):
         self.bucket.record("pw", 30 * SLOW)
 
 
+class Rights(Case):
+    def test_a_right_to_subscribe_that_is_withdrawn(self):
+        """The connection stays up and the router is deaf: an -ERR is the only word. It must not pass for healthy."""
+        self.ready(serve)
+        config = self.fabric.server_config()
+        entry = next(u for u in config["accounts"]["APP"]["users"] if u["user"] == "router-1")
+        entry["permissions"]["subscribe"].remove("echo.request.>")
+        self.fabric.server.reload(config)
+        wait_for(lambda: self.router.http("/healthz")[0] not in (200, None), 15 * SLOW, lambda: "an unready router\n" + self.router.tail())
+        self.assertRegex(self.router.output(), "(?i)permission|denied|right")
+        self.fabric.server.reload(self.fabric.server_config())
+        self.router.wait_healthy(60)
+        client = self.fabric.client()
+        wait_for(lambda: client.request("echo.request.x", b"q", bound=10 * SLOW).error is None, 20 * SLOW, "an answer again")
+
+
 class Tls(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="waybill-tls.")
