@@ -35,6 +35,7 @@
 #define GIVE_UP_MS 120000
 #define GATE_MIN_MS 250 /* ADR-22: pause between tries while JetStream has no leader */
 #define GATE_MAX_MS 5000
+#define START_MS 2000 /* how long the first write waits for the bucket to be bound */
 #define ROUNDS_MAX 3
 #define ENTRY_MAGIC 0x656e7472u
 #define ERR_WRONG_SEQUENCE 10071
@@ -293,7 +294,7 @@ static void pump(struct ledger *l, mono now)
             loop_timer_set(l->timer, mono_add_ms(now, 20));
             return;
         }
-        if (l->gate_ms) {
+        if (l->gate_ms && l->lists[ENTRY_SENT].count) {
             l->probing = true;
             break;
         }
@@ -623,10 +624,9 @@ void ledger_link(struct ledger *l, bool up, mono now)
 {
     struct entry *e;
 
-    if (up) {
-        open_gate(l);
-        return;
-    }
+    l->probing = false; /* whatever was out to probe is answered no more */
+    if (up)
+        return; /* the queue is written as the gate allows */
     /* Whether what was sent arrived is unknown: each is tried again, as a repeat. */
     while ((e = l->lists[ENTRY_SENT].tail))
         again(e, now);
@@ -683,7 +683,13 @@ struct ledger *ledger_create(struct router *r)
 
 void ledger_start(struct ledger *l)
 {
-    loop_timer_set(l->timer, mono_add_ms(loop_now(l->router->loop), 100));
+    mono now = loop_now(l->router->loop);
+
+    /* Until the store has bound the bucket a write may fall on nobody's ear without a word: wait
+     * for it, within bounds. */
+    l->gate_ms = GATE_MIN_MS;
+    l->gate_until = mono_add_ms(now, START_MS);
+    loop_timer_set(l->timer, mono_add_ms(now, 100));
 }
 
 static void free_entry(void *arg, void *object, uint64_t handle)

@@ -170,7 +170,7 @@ static void flush_held(struct transit *t)
 static void mark_unconfirmed(struct transit *t)
 {
     struct router *r = t->router;
-    struct held *old = held_take(&t->hold), *h, *rest = t->hold.first;
+    struct held *old = held_take(&t->hold), *h, *rest;
     struct header_writer w;
     struct held_list list = {0};
 
