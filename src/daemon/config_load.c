@@ -347,8 +347,11 @@ static unsigned make_room(struct loader *l, const struct instance *in, const cha
     if (!config_value_check(key, list, path, l->errors))
         return 0;
     n = cJSON_GetArraySize(list);
-    *out = n > 0 ? calloc((size_t)n, each) : NULL;
-    if (n > 0 && !*out) {
+    *out = NULL;
+    if (n <= 0)
+        return 0;
+    *out = calloc((size_t)n, each);
+    if (!*out) {
         l->errors->no_memory = true;
         return 0;
     }

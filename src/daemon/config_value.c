@@ -315,8 +315,12 @@ wb_status config_value_store(const struct config_key *key, const cJSON *v, void 
     case TYPE_TEXTS:
         return store_texts(key, v, base);
     case TYPE_BITS:
-        for (v = v->child; v; v = v->next)
-            mask |= (int64_t)1 << word_index(key->words, v);
+        for (v = v->child; v; v = v->next) {
+            int bit = word_index(key->words, v);
+
+            CHECK(bit >= 0); /* config_value_check has seen it */
+            mask |= (int64_t)1 << bit;
+        }
         store_number(key, mask, field);
         break;
     case TYPE_CODES:

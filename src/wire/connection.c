@@ -115,7 +115,8 @@ static wb_status take_context(struct connection *c, const cJSON *tree, const cha
 
         if (item && !cJSON_IsString(item) && !cJSON_IsNull(item))
             return refuse(why, WB_INVALID, settings[i].key, "expected text in the context");
-        if (cJSON_IsString(item) && fill(c, &settings[i], item->valuestring, "context") != WB_OK)
+        if (item && cJSON_IsString(item) &&
+            fill(c, &settings[i], item->valuestring, "context") != WB_OK)
             return refuse(why, WB_NO_MEMORY, path, "no memory");
     }
     c->tls_first = c->tls_first || cJSON_IsTrue(tls_first);

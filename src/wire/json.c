@@ -52,6 +52,7 @@ enum { ESCAPE_MAX = 6 };
 static char *escape(char *at, struct span value, size_t *i)
 {
     static const char hex[] = "0123456789abcdef";
+    static const unsigned char stray[] = {0xef, 0xbf, 0xbd}; /* U+FFFD */
     const unsigned char *s = (const unsigned char *)value.ptr + *i;
     const char *found = *s ? strchr("\"\"\\\\\bb\ff\nn\rr\tt", *s) : NULL;
 
@@ -59,7 +60,7 @@ static char *escape(char *at, struct span value, size_t *i)
         size_t n = utf8_length(s, value.len - *i);
 
         if (n == 0)
-            memcpy(at, "\xef\xbf\xbd", 3);
+            memcpy(at, stray, sizeof stray);
         else
             memcpy(at, s, n);
         *i += n ? n : 1;
@@ -71,7 +72,9 @@ static char *escape(char *at, struct span value, size_t *i)
         *at++ = found[1];
         return at;
     }
-    memcpy(at, "u00", 3);
+    at[0] = 'u';
+    at[1] = '0';
+    at[2] = '0';
     at[3] = hex[*s >> 4];
     at[4] = hex[*s & 15];
     return at + 5;
