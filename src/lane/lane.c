@@ -241,18 +241,18 @@ static void start_tls(struct lane *lane)
  */
 static void on_first_info(struct lane *lane, struct span json)
 {
+    bool wanted = lane->tls_required || lane->info.tls_required;
+
     if (buf_append(&lane->first_info, json.ptr, json.len) != WB_OK) {
         lane_fail(lane, WB_NO_MEMORY, "no memory for INFO");
         return;
     }
-    if (transport_is_secure(lane->transport)) {
+    if (transport_is_secure(lane->transport) || !wanted) {
         send_connect(lane);
     } else if (lane->tls_required && !lane->info.tls_required && !lane->info.tls_available) {
         lane_fail(lane, WB_DENIED, "TLS was asked for and the server offers none");
-    } else if (lane->tls_required || lane->info.tls_required) {
-        start_tls(lane);
     } else {
-        send_connect(lane);
+        start_tls(lane);
     }
 }
 
