@@ -15,7 +15,7 @@
 
 static bool port_fits(const char *text, size_t len, unsigned long long min)
 {
-    unsigned long long port;
+    unsigned long long port = 0;
 
     return span_to_u64(span_of(text, len), &port) && port >= min && port <= 65535;
 }
