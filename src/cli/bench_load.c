@@ -176,8 +176,9 @@ static void percentiles(struct client *c)
     if (n == 0)
         return;
     qsort(c->samples, n, sizeof(*c->samples), compare);
-    c->result->p50_us = c->samples[n / 2] / 1000.0;
-    c->result->p99_us = c->samples[n * 99 / 100] / 1000.0;
+    size_t p50 = n / 2, p99 = n * 99 / 100;
+    c->result->p50_us = c->samples[p50] / 1000.0;
+    c->result->p99_us = c->samples[p99] / 1000.0;
 }
 
 bool load_run(const struct load *load, int port, struct load_result *result)

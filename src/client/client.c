@@ -213,6 +213,8 @@ wb_status wb_request_stream(natsConnection *nc, const char *subject, const void 
     while (s == WB_OK && !stream.ended) {
         wb_result *message;
         s = next(sub, until, &message);
+        if (s == WB_OK && message == NULL)
+            s = WB_INTERNAL;
         if (s != WB_OK)
             break;
         s = stream_take(&stream, message);

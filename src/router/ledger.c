@@ -39,6 +39,7 @@
 #define ROUNDS_MAX 3
 #define ENTRY_MAGIC 0x656e7472u
 #define ERR_WRONG_SEQUENCE 10071
+#define ERR_BUSY 10167 /* 2.11 and later: too many at once */
 #define NO_EXPECT UINT64_MAX
 
 enum entry_place { ENTRY_QUEUED, ENTRY_SENT, ENTRY_READING, ENTRY_STORED, ENTRY_PLACES };
@@ -245,7 +246,8 @@ static size_t kv_subject(struct entry *e, char *out)
     struct ledger *l = e->ledger;
 
     memcpy(out, l->kv_prefix, l->kv_prefix_len);
-    memcpy(out + l->kv_prefix_len, e->first, e->key_len);
+    /* The analyzer loses track of the lists: discard() takes an entry off before it is freed. */
+    memcpy(out + l->kv_prefix_len, e->first, e->key_len); // NOLINT(clang-analyzer-unix.Malloc)
     return l->kv_prefix_len + e->key_len;
 }
 
@@ -333,25 +335,21 @@ static void acknowledged(struct entry *e, uint64_t seq, mono now)
 static void on_ack(struct entry *e, const struct lane_message *m, mono now)
 {
     struct ledger *l = e->ledger;
-    struct js_ack ack;
+    struct js_ack ack = {0};
+    bool nobody, readable;
 
     if (e->place != ENTRY_SENT)
         return;
-    if (m->headers.len && header_status(m->headers)) {
+    nobody = m->headers.len && header_status(m->headers);
+    if (nobody)
         store_recheck(l->router->store, l->router->settings->attribution.bucket);
-        close_gate(l, now);
-        again(e, now);
-        return;
-    }
-    if (js_ack_parse(m->payload, &ack) != WB_OK) {
-        close_gate(l, now);
-        again(e, now);
-    } else if (ack.code == 0) {
+    readable = !nobody && js_ack_parse(m->payload, &ack) == WB_OK;
+    if (readable && ack.code == 0) {
         acknowledged(e, ack.seq, now);
-    } else if (ack.err_code == ERR_WRONG_SEQUENCE) {
+    } else if (readable && ack.err_code == ERR_WRONG_SEQUENCE) {
         open_gate(l);
         read_record(e, now);
-    } else if (ack.code == 400 && ack.err_code != 10167) {
+    } else if (readable && ack.code == 400 && ack.err_code != ERR_BUSY) {
         open_gate(l);
         give_up(e, now);
     } else {
@@ -376,53 +374,54 @@ static void write_over(struct entry *e, uint64_t revision)
     put_in(e, ENTRY_QUEUED, true);
 }
 
-/* Spec section 6: what follows when the bucket holds something else than expected. */
-static void judge(struct entry *e, const struct js_message *found, struct span data, mono now)
+enum verdict { VERDICT_DONE, VERDICT_WRITE_OVER, VERDICT_SUPERSEDED };
+
+/* Spec section 6: who may overwrite what the bucket holds. A marker: nothing is there. */
+static enum verdict judge(const struct entry *e, const struct js_message *found, struct span data)
 {
     struct record_brief brief;
+    bool mine;
 
-    if (found->marker) {
-        if (e->ending && !e->replaces)
-            superseded(e, now);
-        else
-            write_over(e, found->seq);
-    } else if (record_decode_brief(data, &brief) != WB_OK) {
-        superseded(e, now);
-    } else if (is_ours(e, &brief)) {
-        bool is_end = strcmp(brief.outcome, "streaming") != 0;
-
-        if (e->ending && !is_end)
-            write_over(e, found->seq);
-        else
-            acknowledged(e, found->seq, now);
-    } else if (brief.received_at.us < e->received_at.us) {
-        write_over(e, found->seq);
-    } else {
-        superseded(e, now);
-    }
+    if (found->marker)
+        return e->ending && !e->replaces ? VERDICT_SUPERSEDED : VERDICT_WRITE_OVER;
+    if (record_decode_brief(data, &brief) != WB_OK)
+        return VERDICT_SUPERSEDED; /* unreadable: of a newer version perhaps */
+    mine = is_ours(e, &brief);
+    if (mine && !(e->ending && strcmp(brief.outcome, "streaming") == 0))
+        return VERDICT_DONE;
+    return mine || brief.received_at.us < e->received_at.us ? VERDICT_WRITE_OVER
+                                                            : VERDICT_SUPERSEDED;
 }
 
 static void on_read(struct entry *e, const struct lane_message *m, mono now)
 {
     struct ledger *l = e->ledger;
-    struct js_message found;
+    struct js_message found = {0};
 
     if (e->place != ENTRY_READING)
         return;
     buf_clear(&l->data);
     if ((m->headers.len && header_status(m->headers)) ||
-        js_msg_get_parse(m->payload, &found, &l->data) != WB_OK) {
+        js_msg_get_parse(m->payload, &found, &l->data) != WB_OK ||
+        (found.code && found.code != 404)) {
         close_gate(l, now);
         again(e, now);
-    } else if (found.code == 404) {
+        return;
+    }
+    if (found.code == 404) {
         found.marker = true;
         found.seq = 0;
-        judge(e, &found, SPAN_EMPTY, now);
-    } else if (found.code) {
-        close_gate(l, now);
-        again(e, now);
-    } else {
-        judge(e, &found, buf_span(&l->data), now);
+    }
+    switch (judge(e, &found, buf_span(&l->data))) {
+    case VERDICT_DONE:
+        acknowledged(e, found.seq, now);
+        break;
+    case VERDICT_WRITE_OVER:
+        write_over(e, found.seq);
+        break;
+    case VERDICT_SUPERSEDED:
+        superseded(e, now);
+        break;
     }
 }
 

@@ -1,3 +1,4 @@
+#include <pthread.h>
 /* The client's side, answered by a router that this test plays. */
 #include "waybill/client.h"
 
@@ -24,9 +25,13 @@ static void set(natsMsg *m, const char *name, const char *value)
         ck_assert_int_eq(natsMsgHeader_Set(m, name, value), NATS_OK);
 }
 
+/* The script is handed to nats.c's thread. */
+static pthread_mutex_t script_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void on_request(natsConnection *conn, natsSubscription *sub, natsMsg *m, void *arg)
 {
     (void)sub, (void)arg;
+    pthread_mutex_lock(&script_lock);
     seen_headers[0] = '\0';
     note(m, "Waybill-Request-Id");
     note(m, "Waybill-Target");
@@ -49,14 +54,17 @@ static void on_request(natsConnection *conn, natsSubscription *sub, natsMsg *m, 
         natsConnection_PublishMsg(conn, out);
         natsMsg_Destroy(out);
     }
+    pthread_mutex_unlock(&script_lock);
     natsMsg_Destroy(m);
 }
 
 static natsSubscription *play(const struct line *lines, size_t count)
 {
     natsSubscription *sub = NULL;
+    pthread_mutex_lock(&script_lock);
     script = lines;
     script_len = count;
+    pthread_mutex_unlock(&script_lock);
     ck_assert_int_eq(natsConnection_Subscribe(&sub, nc, "ask", on_request, NULL), NATS_OK);
     ck_assert_int_eq(natsConnection_Flush(nc), NATS_OK);
     return sub;
