@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Waybill in half a minute: a private nats-server, a router, three workers, twenty requests; then one worker is killed and the requests go
-# on. Builds Waybill first if need be. Everything it starts is ended by its process id; nothing is left behind, nothing else is touched.
+# on. Builds Waybill first if need be (WAYBILL_BIN names a folder with programs to use instead). Everything it starts is ended by its process id; nothing is left behind, nothing else is touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ if [ "${1:-}" = -h ] || [ "${1:-}" = --help ]; then
 fi
 
 deploy/install-deps.sh --build-only || exit 1
-bin=$PWD/build/release/bin
+bin=${WAYBILL_BIN:-$PWD/build/release/bin}
 if [ ! -x "$bin/waybilld" ] || [ ! -x "$bin/waybill" ]; then
     echo "Building Waybill ..."
     log=$(mktemp)
@@ -46,13 +46,13 @@ start() { # name, command ...
     pids+=($!)
 }
 
-# Waits until a command succeeds, ten seconds at most.
+# Waits until a command succeeds, twenty seconds at most.
 await() { # what, command ...
-    local what=$1 end=$((SECONDS + 10))
+    local what=$1 end=$((SECONDS + 20))
     shift
     until "$@" >/dev/null 2>&1; do
         if [ "$SECONDS" -ge "$end" ]; then
-            echo "demo: no $what within 10 s" >&2
+            echo "demo: no $what within 20 s" >&2
             tail -n 20 "$dir"/*.log >&2
             exit 1
         fi
