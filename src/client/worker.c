@@ -24,6 +24,7 @@
 #include "wire/name.h"
 #include "wire/subject.h"
 
+#define DRAIN_STEP_MS 100 /* between looks at the link while the server's word is awaited */
 #define SETTLE_MS 250
 #define FLUSH_MS 5000
 #define TASKS_MAX_DEFAULT 65536
@@ -364,6 +365,16 @@ static bool wait_quiet(struct wb_worker *w, mono since, int64_t settle_ms, mono 
     return quiet;
 }
 
+/* nats.c waits for the server's word, which never comes while the link is down: then nobody can
+ * send us more either. */
+static void await_drained(struct wb_worker *w, mono until)
+{
+    while (natsConnection_Status(w->nc) == NATS_CONN_STATUS_CONNECTED &&
+           mono_before(clock_mono(), until) &&
+           natsSubscription_WaitForDrainCompletion(w->requests, DRAIN_STEP_MS) == NATS_TIMEOUT)
+        continue;
+}
+
 wb_status wb_worker_drain(wb_worker *w, int64_t timeout_ms)
 {
     MAGIC_CHECK(w, WORKER_MAGIC);
@@ -379,8 +390,7 @@ wb_status wb_worker_drain(wb_worker *w, int64_t timeout_ms)
     (void)s; /* without a link nobody sends us more either */
     bool quiet = wait_quiet(w, start, SETTLE_MS, until);
     if (quiet && natsSubscription_Drain(w->requests) == NATS_OK) {
-        int64_t left_ms = mono_diff_us(until, clock_mono()) / 1000;
-        natsSubscription_WaitForDrainCompletion(w->requests, left_ms > 1 ? left_ms : 1);
+        await_drained(w, until);
         quiet = wait_quiet(w, start, 0, until);
     }
     wb_worker_stop(w);
