@@ -145,10 +145,10 @@ fuzz() {
     build fuzz || return 1
     say "fuzz targets, $FUZZ_SECONDS s each"
     local target name count=0
-    for target in build/fuzz/bin/*_fuzz; do
+    for target in build/fuzz/bin/fuzz_*; do
         [ -x "$target" ] || continue
         count=$((count + 1))
-        name=$(basename "$target")
+        name=${target##*/fuzz_}
         mkdir -p "build/corpus/$name"
         local seeds=()
         [ -d "tests/fuzz/corpus/$name" ] && seeds=("tests/fuzz/corpus/$name")
