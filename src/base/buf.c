@@ -48,7 +48,7 @@ static size_t next_size(const struct buf *b, size_t need)
     return size < b->max ? size : b->max;
 }
 
-char *buf_reserve(struct buf *b, size_t n)
+char *buf_make_room(struct buf *b, size_t n)
 {
     static char nothing[1]; /* what zero bytes of an empty buf point to */
     size_t len = buf_len(b), size;

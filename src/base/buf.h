@@ -17,7 +17,7 @@ void buf_init(struct buf *b, size_t max); /* allocates nothing */
 void buf_fini(struct buf *b);
 /* Room for n more bytes in one piece, or NULL (over max, or no memory: buf unchanged). Then write
  * and buf_grew. */
-char *buf_reserve(struct buf *b, size_t n);
+char *buf_make_room(struct buf *b, size_t n); /* buf_reserve's slow half */
 WB_MUST_USE wb_status buf_append(struct buf *b, const void *bytes,
                                  size_t n); /* WB_FULL or WB_NO_MEMORY: unchanged */
 WB_MUST_USE wb_status buf_printf(struct buf *b, const char *format, ...)
@@ -25,6 +25,11 @@ WB_MUST_USE wb_status buf_printf(struct buf *b, const char *format, ...)
 void buf_consume(struct buf *b, size_t n);
 void buf_clear(struct buf *b);  /* keeps the memory */
 void buf_shrink(struct buf *b); /* gives idle memory back when empty */
+
+static inline char *buf_reserve(struct buf *b, size_t n)
+{
+    return b->data && b->size - b->tail >= n ? b->data + b->tail : buf_make_room(b, n);
+}
 
 static inline size_t buf_len(const struct buf *b)
 {

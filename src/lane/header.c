@@ -169,16 +169,11 @@ void header_copy(struct header_writer *w, struct span block,
     }
 }
 
-void header_add(struct header_writer *w, struct span name, struct span value)
+static void add(struct header_writer *w, struct span name, struct span value)
 {
     size_t n = name.len + value.len + 4;
     char *at;
 
-    /* Names are constants of ours; a value may stem from outside, and one line end in it would be
-     * an injection. */
-    CHECK(name.len > 0 && name.ptr[0] > ' ');
-    CHECK(value.len == 0 ||
-          (!memchr(value.ptr, '\r', value.len) && !memchr(value.ptr, '\n', value.len)));
     if (w->status != WB_OK)
         return;
     at = buf_reserve(w->out, n);
@@ -198,6 +193,16 @@ void header_add(struct header_writer *w, struct span name, struct span value)
     buf_grew(w->out, n);
 }
 
+/* Names are constants of ours; a value may stem from outside, and one line end in it would be an
+ * injection. */
+void header_add(struct header_writer *w, struct span name, struct span value)
+{
+    CHECK(name.len > 0 && name.ptr[0] > ' ');
+    CHECK(value.len == 0 ||
+          (!memchr(value.ptr, '\r', value.len) && !memchr(value.ptr, '\n', value.len)));
+    add(w, name, value);
+}
+
 void header_add_u64(struct header_writer *w, struct span name, unsigned long long value)
 {
     char digits[20];
@@ -207,7 +212,7 @@ void header_add_u64(struct header_writer *w, struct span name, unsigned long lon
         *--at = (char)('0' + value % 10);
         value /= 10;
     } while (value > 0);
-    header_add(w, name, span_of(at, (size_t)(digits + sizeof(digits) - at)));
+    add(w, name, span_of(at, (size_t)(digits + sizeof(digits) - at)));
 }
 
 wb_status header_close(struct header_writer *w)

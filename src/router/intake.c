@@ -126,9 +126,11 @@ static void read_id(struct transit *t, struct wishes *w)
         return;
     }
     t->made_id = true;
-    memcpy(t->id, r->id_prefix, 12);
-    id_encode(t->id + 12, 10, r->id_counter++);
-    t->id_len = ID_REQUEST_LEN;
+    /* The handle stands in the id: a transit is found by it without a map, and it never comes
+     * twice. */
+    memcpy(t->id, r->id_prefix, MADE_ID_PREFIX_LEN);
+    id_encode(t->id + MADE_ID_PREFIX_LEN, TOKEN_HANDLE_LEN, t->handle);
+    t->id_len = MADE_ID_LEN;
 }
 
 static void read_accept(const struct transit *t, struct wishes *w)
@@ -313,8 +315,13 @@ static void advise(struct transit *t, const struct request_params *params, mono 
 static bool enter_map(struct transit *t)
 {
     char *key = t->memory + t->memory_len;
-    size_t len = transit_key(t->service->name, span_of(t->id, t->id_len), key);
+    size_t len;
 
+    if (t->made_id)
+        return true;
+    if (transit_of_made_id(t->router, t->service, span_of(t->id, t->id_len)))
+        return false;
+    len = transit_key(t->service->name, span_of(t->id, t->id_len), key);
     t->in_map = map_put(t->router->by_id, span_of(key, len), t) == WB_OK;
     return t->in_map;
 }
@@ -362,8 +369,7 @@ void intake_on_request(void *arg, const struct lane_message *m)
     if (!t) {
         char id[ID_REQUEST_LEN];
 
-        memcpy(id, r->id_prefix, 12);
-        id_encode(id + 12, 10, r->id_counter++);
+        id_random(id, sizeof id); /* nothing of it is kept */
         relay_refuse(r, s, m->reply, span_of(id, sizeof id),
                      s->settings->replies == WB_REPLIES_STREAM, WB_OVERLOADED,
                      "the router holds as many requests as it may", 1000);

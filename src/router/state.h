@@ -27,6 +27,8 @@
 #define TOKEN_HANDLE_LEN 11 /* the transit's handle */
 #define TOKEN_RANDOM_LEN 16 /* 96 bits */
 #define TOKEN_LEN (TOKEN_HANDLE_LEN + TOKEN_RANDOM_LEN)
+#define MADE_ID_PREFIX_LEN 12 /* random, one per router's life */
+#define MADE_ID_LEN (MADE_ID_PREFIX_LEN + TOKEN_HANDLE_LEN)
 #define HOLD_BYTES_MAX (1024 * 1024)
 
 struct ledger;
@@ -134,7 +136,7 @@ struct router {
     char reply_prefix[2 * WB_SUBJECT_MAX]; /* "<prefix>.reply." */
     size_t reply_prefix_len;
     char id_prefix[16];
-    uint64_t id_counter, rid_counter;
+    uint64_t rid_counter;
     int64_t started_ms; /* wall; part of rid */
     mono started, start_until;
     bool draining, drain_flushed, drain_overdue, denied, ready_said;
@@ -157,6 +159,8 @@ void transit_place(struct transit *t, enum place place);
 void transit_arm(struct transit *t, enum clock_kind kind,
                  mono due); /* never later than the total time */
 void transit_dispose(struct transit *t);
+/* The transit in flight of an id that this router made; NULL: none, or not such an id. */
+struct transit *transit_of_made_id(struct router *r, const struct service *s, struct span id);
 struct transit *transit_of_charge(const struct charge *charge);
 size_t transit_key(struct span service, struct span id,
                    char out[WB_NAME_MAX + WB_REQUEST_ID_MAX + 2]);

@@ -147,6 +147,16 @@ void transit_dispose(struct transit *t)
     slab_give(r->transits, t->handle);
 }
 
+struct transit *transit_of_made_id(struct router *r, const struct service *s, struct span id)
+{
+    struct transit *t;
+
+    if (id.len != MADE_ID_LEN || memcmp(id.ptr, r->id_prefix, MADE_ID_PREFIX_LEN) != 0)
+        return NULL;
+    t = slab_get(r->transits, (uint64_t)id_decode(id.ptr + MADE_ID_PREFIX_LEN, TOKEN_HANDLE_LEN));
+    return t && t->made_id && t->service == s ? t : NULL;
+}
+
 struct transit *transit_of_charge(const struct charge *charge)
 {
     struct request *rq = CONTAINER_OF(charge, struct request, charge);
