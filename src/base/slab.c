@@ -33,7 +33,7 @@ struct chunk {
 
 struct slab {
     struct chunk **chunks;
-    size_t object_size, stride;
+    size_t object_size, stride, zeroed;
     uint32_t max, made, used, free_list;
 };
 
@@ -44,7 +44,7 @@ struct slab *slab_create(size_t object_size, uint32_t max)
     CHECK(object_size > 0 && max > 0 && max < TAKEN);
     if (!slab)
         return NULL;
-    slab->object_size = object_size;
+    slab->object_size = slab->zeroed = object_size;
     slab->stride = (object_size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     slab->max = max;
     slab->free_list = NO_SLOT;
@@ -54,6 +54,12 @@ struct slab *slab_create(size_t object_size, uint32_t max)
         return NULL;
     }
     return slab;
+}
+
+void slab_zero_only(struct slab *slab, size_t n)
+{
+    CHECK(n <= slab->object_size);
+    slab->zeroed = n;
 }
 
 void slab_destroy(struct slab *slab)
@@ -117,7 +123,7 @@ void *slab_take(struct slab *slab, uint64_t *handle)
     slab->used++;
     *handle = handle_of(number, slot);
     object = object_at(slab, number);
-    return memset(object, 0, slab->object_size);
+    return memset(object, 0, slab->zeroed);
 }
 
 void *slab_get(const struct slab *slab, uint64_t handle)

@@ -10,6 +10,9 @@
 struct slab;
 
 struct slab *slab_create(size_t object_size, uint32_t max);
+/* Right after creation: only the first n bytes of an object are zeroed when it is taken; the rest
+ * is as its last owner left it. */
+void slab_zero_only(struct slab *slab, size_t n);
 void slab_destroy(struct slab *slab); /* takes NULL; objects still taken are gone too */
 void *slab_take(struct slab *slab, uint64_t *handle);     /* NULL at the cap or without memory */
 void *slab_get(const struct slab *slab, uint64_t handle); /* NULL if that owner has given it back */

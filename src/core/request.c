@@ -54,11 +54,18 @@ static bool malformed_target(struct span target)
     return target.len > WB_NAME_MAX || memchr(target.ptr, '\0', target.len) != NULL;
 }
 
+static void copy_target(struct request *rq, struct span target)
+{
+    memcpy(rq->target, target.ptr, target.len);
+    rq->target[target.len] = '\0';
+}
+
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params,
                   mono now)
 {
     (void)now;
-    memset(rq, 0, sizeof(*rq));
+    memset(rq, 0, offsetof(struct request, target));
+    rq->target[0] = '\0';
     rq->state = REQUEST_NEW;
     rq->pool = pool;
     rq->idempotent = params->idempotent;
@@ -69,7 +76,7 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     if (params->target.len > 0) {
         rq->malformed = malformed_target(params->target);
         if (!rq->malformed)
-            memcpy(rq->target, params->target.ptr, params->target.len);
+            copy_target(rq, params->target);
     }
 }
 

@@ -59,7 +59,6 @@ struct request {
     enum request_state state;
     struct pool *pool;
     struct charge charge; /* its worker is the present attempt's */
-    struct tried tried[REQUEST_TRIED_MAX];
     uint8_t tried_count;
     uint8_t attempt; /* number of the present or last attempt; 0: none sent */
     bool idempotent,
@@ -70,12 +69,14 @@ struct request {
     enum delivered delivered; /* worst over all attempts */
     enum reason reason;
     enum cause last_cause;
-    int32_t rank;                 /* -1: none */
-    int32_t target_rank;          /* -1: none named */
-    char target[WB_NAME_MAX + 1]; /* "": none */
-    struct span key;              /* hash key, owned by the router's message */
-    struct worker *selected;      /* first choice, a reference is held */
-    int64_t retry_after_ms;       /* of the last refusal; 0: none */
+    int32_t rank;            /* -1: none */
+    int32_t target_rank;     /* -1: none named */
+    struct span key;         /* hash key, owned by the router's message */
+    struct worker *selected; /* first choice, a reference is held */
+    int64_t retry_after_ms;  /* of the last refusal; 0: none */
+    /* Not cleared at the start, since most requests touch neither. */
+    char target[WB_NAME_MAX + 1];          /* "": none */
+    struct tried tried[REQUEST_TRIED_MAX]; /* the first tried_count hold */
 };
 
 enum next_kind {

@@ -86,6 +86,10 @@ void lane_resubscribe(struct lane *lane, uint64_t sid);
  * empty or holds blanks or controls. On any error nothing is sent. */
 WB_MUST_USE wb_status lane_publish(struct lane *lane, struct span subject, struct span reply,
                                    struct span headers, struct span payload);
+/* The same for subjects that were built from checked parts, or checked before: they are not looked
+ * at again. */
+WB_MUST_USE wb_status lane_publish_known(struct lane *lane, struct span subject, struct span reply,
+                                         struct span headers, struct span payload);
 /* Calls `fn` when the server has processed all that was published before (PING/PONG), or with
  * ok=false when the lane went down. */
 WB_MUST_USE wb_status lane_flush(struct lane *lane, void (*fn)(void *arg, bool ok), void *arg);

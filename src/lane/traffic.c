@@ -73,8 +73,8 @@ static wb_status refuse(struct lane *lane)
     return WB_FULL;
 }
 
-wb_status lane_publish(struct lane *lane, struct span subject, struct span reply,
-                       struct span headers, struct span payload)
+wb_status lane_publish_known(struct lane *lane, struct span subject, struct span reply,
+                             struct span headers, struct span payload)
 {
     size_t size = headers.len + payload.len, held = buf_len(&lane->out);
     size_t most =
@@ -85,8 +85,7 @@ wb_status lane_publish(struct lane *lane, struct span subject, struct span reply
         return WB_CLOSED;
     if (size > lane->max_payload)
         return WB_TOO_LARGE;
-    if (subject.len == 0 || subject.len + reply.len > CONTROL_LINE_MAX || !is_clean(subject) ||
-        !is_clean(reply))
+    if (subject.len == 0 || subject.len + reply.len > CONTROL_LINE_MAX)
         return WB_INVALID;
     if (headers.len > 0 && !lane->info.headers)
         return WB_UNSUPPORTED;
@@ -121,6 +120,14 @@ wb_status lane_publish(struct lane *lane, struct span subject, struct span reply
     if (held + (size_t)(at - from) >= SEND_AT && !lane->out_stuck)
         traffic_send(lane);
     return WB_OK;
+}
+
+wb_status lane_publish(struct lane *lane, struct span subject, struct span reply,
+                       struct span headers, struct span payload)
+{
+    if (!is_clean(subject) || !is_clean(reply))
+        return WB_INVALID;
+    return lane_publish_known(lane, subject, reply, headers, payload);
 }
 
 void traffic_send(struct lane *lane)

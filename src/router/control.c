@@ -170,16 +170,16 @@ static void answer_error(struct router *r, struct span reply, const char *text)
 
 static struct transit *find_transit(struct router *r, struct span service, struct span id)
 {
-    char key[WB_NAME_MAX + WB_REQUEST_ID_MAX + 2];
-    struct transit *made;
-
     if (!name_is_id(service) || !name_is_request_id(id))
         return NULL;
-    for (unsigned i = 0; i < r->service_count; i++)
-        if (span_eq(r->services[i].name, service) &&
-            (made = transit_of_made_id(r, &r->services[i], id)))
-            return made;
-    return map_get(r->by_id, span_of(key, transit_key(service, id, key)));
+    for (unsigned i = 0; i < r->service_count; i++) {
+        struct service *s = &r->services[i];
+        struct transit *made = transit_of_made_id(r, s, id);
+
+        if (span_eq(s->name, service))
+            return made ? made : map_get(s->by_id, id);
+    }
+    return NULL;
 }
 
 static void answer_cancelled(struct router *r, struct span reply, bool name_router)

@@ -91,9 +91,9 @@ static void send_attempt(struct transit *t, mono now)
     size_t bytes;
 
     if (status == WB_OK)
-        status = lane_publish(r->back, span_str(t->core.charge.worker->subject),
-                              span_of(reply, write_reply_subject(t, reply)),
-                              buf_span(&r->headers_out), t->payload);
+        status = lane_publish_known(r->back, span_str(t->core.charge.worker->subject),
+                                    span_of(reply, write_reply_subject(t, reply)),
+                                    buf_span(&r->headers_out), t->payload);
     if (status != WB_OK) {
         forget_token(t);
         request_unsendable(&t->core, now);

@@ -314,15 +314,13 @@ static void advise(struct transit *t, const struct request_params *params, mono 
 
 static bool enter_map(struct transit *t)
 {
-    char *key = t->memory + t->memory_len;
-    size_t len;
+    struct span id = span_of(t->id, t->id_len);
 
     if (t->made_id)
         return true;
-    if (transit_of_made_id(t->router, t->service, span_of(t->id, t->id_len)))
+    if (transit_of_made_id(t->router, t->service, id))
         return false;
-    len = transit_key(t->service->name, span_of(t->id, t->id_len), key);
-    t->in_map = map_put(t->router->by_id, span_of(key, len), t) == WB_OK;
+    t->in_map = map_put(t->service->by_id, id, t) == WB_OK;
     return t->in_map;
 }
 

@@ -121,7 +121,7 @@ static wb_status send(struct transit *t, struct span headers, struct span payloa
         relay_release(t, false, loop_now(r->loop));
     }
     if (!t->held_for_front) {
-        status = lane_publish(r->front, t->reply, SPAN_EMPTY, headers, payload);
+        status = lane_publish_known(r->front, t->reply, SPAN_EMPTY, headers, payload);
         if (status != WB_CLOSED && status != WB_FULL)
             return status;
         t->held_for_front = true;

@@ -103,11 +103,12 @@ static bool create_tables(struct router *r)
 
     r->deadlines = deadlines_create(set->limits.in_flight * 2 + 65536 + 16);
     r->transits = slab_create(sizeof(struct transit), set->limits.in_flight);
-    r->by_id = map_create(set->limits.in_flight);
+    if (r->transits)
+        slab_zero_only(r->transits, offsetof(struct transit, core));
     r->static_subjects = map_create(set->limits.workers);
     r->hook = loop_hook_create(r->loop, before_sleep, r);
     r->timer = loop_timer_create(r->loop, on_timer, r);
-    return r->deadlines && r->transits && r->by_id && r->static_subjects && r->hook && r->timer;
+    return r->deadlines && r->transits && r->static_subjects && r->hook && r->timer;
 }
 
 static bool add_static(struct router *r, struct service *s, const struct static_settings *w,
@@ -150,7 +151,8 @@ static bool add_service(struct router *r, struct service *s, const struct servic
     s->queue = set->queue_group ? span_str(set->queue_group) : r->prefix;
     s->sids = calloc(set->subject_count ? set->subject_count : 1, sizeof *s->sids);
     s->pool = registry_add_pool(r->registry, &options);
-    if (!s->sids || !s->pool)
+    s->by_id = map_create(r->settings->limits.in_flight);
+    if (!s->sids || !s->pool || !s->by_id)
         return false;
     for (unsigned i = 0; i < set->worker_count; i++)
         if (!add_static(r, s, &set->workers[i], now))
@@ -411,10 +413,11 @@ void router_destroy(struct router *r)
     ledger_destroy(r->ledger);
     registry_destroy(r->registry);
     presence_destroy(r->presence);
-    for (unsigned i = 0; r->services && i < r->service_count; i++)
+    for (unsigned i = 0; r->services && i < r->service_count; i++) {
         free(r->services[i].sids);
+        map_destroy(r->services[i].by_id);
+    }
     free(r->services);
-    map_destroy(r->by_id);
     map_destroy(r->static_subjects);
     deadlines_destroy(r->deadlines);
     slab_destroy(r->transits);

@@ -29,6 +29,7 @@
 #define TOKEN_LEN (TOKEN_HANDLE_LEN + TOKEN_RANDOM_LEN)
 #define MADE_ID_PREFIX_LEN 12 /* random, one per router's life */
 #define MADE_ID_LEN (MADE_ID_PREFIX_LEN + TOKEN_HANDLE_LEN)
+#define MESSAGE_SMALL 320
 #define HOLD_BYTES_MAX (1024 * 1024)
 
 struct ledger;
@@ -72,7 +73,6 @@ struct transit {
     uint64_t handle;
     struct router *router;
     struct service *service;
-    struct request core;
     struct deadline clock;
     struct transit *next, *prev;
     mono received, clock_due, total_due;
@@ -81,14 +81,17 @@ struct transit {
     uint64_t seq_in, seq_out, answers;
     uint64_t entry;                                               /* the ledger's handle; 0: none */
     struct span subject, reply, headers, payload, session, trace; /* into memory */
-    char *memory; /* one block: subject, reply, headers, payload */
+    char *memory; /* subject, reply, headers, payload: `small` if they fit, else on the heap */
     size_t memory_len;
     struct worker *server;     /* who gave the first answer; a reference is held */
     struct held *refusal;      /* last refusal, to be forwarded if nobody serves */
     struct held_list hold;     /* towards the client */
     struct held_list suspects; /* from the worker, while check (b) runs */
     char token[TOKEN_LEN];
+    /* From here on not cleared when taken: each is written before it is read. */
+    struct request core;
     char id[WB_REQUEST_ID_MAX + 1];
+    char small[MESSAGE_SMALL];
 };
 
 struct transit_list {
@@ -100,6 +103,7 @@ struct service {
     const struct service_settings *settings;
     struct router *router;
     struct pool *pool;
+    struct map *by_id; /* requests in flight whose id the client gave */
     struct span name, queue;
     uint64_t *sids; /* one per subject; 0: not subscribed */
     bool subscribed;
@@ -122,9 +126,7 @@ struct router {
     struct loop_timer *timer;
     struct loop_hook *hook;
     struct slab *transits;
-    struct map *by_id; /* "<service>.<id>" to transit */
     struct map *static_subjects;
-    struct map *services_by_name;
     struct service *services;
     unsigned service_count;
     struct transit_list places[PLACE_COUNT];

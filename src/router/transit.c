@@ -9,8 +9,7 @@
 
 #define TRANSIT_MAGIC 0x7472616eu
 
-/* Ids are unique within a service, so the map's key is "<service>.<id>", written behind the
- * message's bytes. */
+/* The record's key: ids are unique within a service. */
 size_t transit_key(struct span service, struct span id,
                    char out[WB_NAME_MAX + WB_REQUEST_ID_MAX + 2])
 {
@@ -43,7 +42,7 @@ struct transit *transit_create(struct router *r, struct service *s, const struct
     t = slab_take(r->transits, &handle);
     if (!t)
         return NULL;
-    t->memory = at = malloc(len + WB_NAME_MAX + WB_REQUEST_ID_MAX + 2);
+    t->memory = at = len <= sizeof t->small ? t->small : malloc(len);
     if (!at) {
         slab_give(r->transits, handle);
         return NULL;
@@ -130,19 +129,16 @@ void transit_dispose(struct transit *t)
         presence_forget(r->presence, t);
         held_clear(&t->suspects);
     }
-    if (t->in_map) {
-        char *key = t->memory + t->memory_len;
-
-        map_remove(r->by_id,
-                   span_of(key, transit_key(t->service->name, span_of(t->id, t->id_len), key)));
-    }
+    if (t->in_map)
+        map_remove(t->service->by_id, span_of(t->id, t->id_len));
     transit_place(t, PLACE_COUNT);
     held_clear(&t->hold);
     free(t->refusal);
     worker_unref(t->server);
     r->bytes_held -= t->memory_len;
     t->service->in_flight--;
-    free(t->memory);
+    if (t->memory != t->small)
+        free(t->memory);
     t->magic = 0;
     slab_give(r->transits, t->handle);
 }
