@@ -41,6 +41,7 @@
 #define ERR_WRONG_SEQUENCE 10071
 #define ERR_BUSY 10167 /* 2.11 and later: too many at once */
 #define NO_EXPECT UINT64_MAX
+#define RID_SIZE (WB_NAME_MAX + 48)
 
 enum entry_place { ENTRY_QUEUED, ENTRY_SENT, ENTRY_READING, ENTRY_STORED, ENTRY_PLACES };
 
@@ -81,6 +82,8 @@ struct ledger {
     char kv_prefix[WB_SUBJECT_MAX], get_subject[WB_SUBJECT_MAX], inbox[WB_SUBJECT_MAX];
     size_t kv_prefix_len, inbox_len;
     struct buf scratch, data;
+    char rid_prefix[WB_NAME_MAX + 24];
+    size_t rid_prefix_len;
 };
 
 static void pump(struct ledger *l, mono now);
@@ -358,13 +361,29 @@ static void on_ack(struct entry *e, const struct lane_message *m, mono now)
     }
 }
 
+/* "<router>.<its start>.<number>": names one write of one router's life. */
+static size_t write_rid(const struct ledger *l, uint64_t number, char out[RID_SIZE])
+{
+    char digits[20];
+    unsigned used = 0;
+    size_t n = l->rid_prefix_len;
+
+    memcpy(out, l->rid_prefix, n);
+    do {
+        digits[used++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    while (used)
+        out[n++] = digits[--used];
+    return n;
+}
+
 static bool is_ours(const struct entry *e, const struct record_brief *b)
 {
-    char rid[192];
+    char rid[RID_SIZE];
+    size_t n = write_rid(e->ledger, e->rid, rid);
 
-    snprintf(rid, sizeof rid, "%s.%" PRId64 ".%" PRIu64, e->ledger->router->settings->id,
-             e->ledger->router->started_ms, e->rid);
-    return strcmp(rid, b->rid) == 0;
+    return span_eq_str(span_of(rid, n), b->rid);
 }
 
 static void write_over(struct entry *e, uint64_t revision)
@@ -481,7 +500,7 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
                         uint64_t rid_number, struct buf *out)
 {
     struct router *r = t->router;
-    char rid[192];
+    char rid[RID_SIZE];
     struct record rec = {
         .worker = span_str(t->server->id),
         .rank = t->core.rank,
@@ -515,10 +534,7 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
         rec.finished_at = (wall){t->received_at.us + mono_diff_us(loop_now(r->loop), t->received)};
         rec.replies = (int64_t)(t->replies == WB_REPLIES_STREAM ? t->answers : 1);
     }
-    memcpy(rid, r->id.ptr, r->id.len);
-    rec.rid = span_of(rid, r->id.len + (size_t)snprintf(rid + r->id.len, sizeof rid - r->id.len,
-                                                        ".%" PRId64 ".%" PRIu64, r->started_ms,
-                                                        rid_number));
+    rec.rid = span_of(rid, write_rid(r->ledger, rid_number, rid));
     return record_encode(&rec, out);
 }
 
@@ -669,6 +685,8 @@ struct ledger *ledger_create(struct router *r)
     snprintf(l->get_subject, sizeof l->get_subject, "$JS.API.STREAM.MSG.GET.KV_%s", bucket);
     l->inbox_len = (size_t)snprintf(l->inbox, sizeof l->inbox, "%s.inbox.%s.l.",
                                     r->settings->prefix, r->settings->id);
+    l->rid_prefix_len = (size_t)snprintf(l->rid_prefix, sizeof l->rid_prefix, "%s.%" PRId64 ".",
+                                         r->settings->id, r->started_ms);
     buf_init(&l->scratch, 4096);
     buf_init(&l->data, 256 * 1024);
     l->hook = loop_hook_create(r->loop, before_sleep, l);

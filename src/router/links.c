@@ -244,10 +244,15 @@ static void on_inbox(void *arg, const struct lane_message *m)
 {
     struct router *r = arg;
     mono now = loop_now(r->loop);
-    struct span token = subject_token(m->subject, subject_token_count(m->subject) - 1);
+    struct span token;
 
-    ledger_on_inbox(r->ledger, token, m, now);
-    presence_on_inbox(r->presence, token, m, now);
+    if (m->subject.len < 1 + TOKEN_HANDLE_LEN)
+        return;
+    token = span_of(m->subject.ptr + m->subject.len - 1 - TOKEN_HANDLE_LEN, 1 + TOKEN_HANDLE_LEN);
+    if (token.ptr[0] == 'a' || token.ptr[0] == 'r')
+        ledger_on_inbox(r->ledger, token, m, now);
+    else
+        presence_on_inbox(r->presence, token, m, now);
 }
 
 bool links_subscribe_own(struct router *r)
