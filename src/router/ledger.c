@@ -271,9 +271,9 @@ static bool send(struct entry *e, mono now)
             return false;
         headers = buf_span(&l->scratch);
     }
-    status =
-        lane_publish(l->router->back, span_of(subject, kv_subject(e, subject)),
-                     span_of(inbox, inbox_for(l, 'a', e->handle, inbox)), headers, value_of(e));
+    status = lane_publish_known(l->router->back, span_of(subject, kv_subject(e, subject)),
+                                span_of(inbox, inbox_for(l, 'a', e->handle, inbox)), headers,
+                                value_of(e));
     if (status == WB_TOO_LARGE || status == WB_INVALID) {
         give_up(e, now);
         return true;
