@@ -40,7 +40,7 @@ static wb_status write_headers(struct transit *t, mono now)
     header_open(&w, &r->headers_out);
     header_copy(&w, t->headers, t->filter_headers ? drop_for_worker : NULL, NULL);
     if (t->headers.len == 0 || t->made_id || !header_find(t->headers, H_REQUEST_ID, &given))
-        header_add(&w, H_REQUEST_ID, span_of(t->id, t->id_len));
+        header_add(&w, H_REQUEST_ID, t->id);
     header_add_u64(&w, H_ATTEMPT, t->core.attempt);
     header_add(&w, H_SUBJECT, t->subject);
     header_add(&w, H_ROUTER, r->id);
@@ -196,7 +196,7 @@ void dispatch_tell_cancel(struct transit *t)
         return;
     buf_clear(&r->headers_out);
     header_open(&hw, &r->headers_out);
-    header_add(&hw, H_REQUEST_ID, span_of(t->id, t->id_len));
+    header_add(&hw, H_REQUEST_ID, t->id);
     header_add_u64(&hw, H_ATTEMPT, t->core.attempt);
     /* A notice: if it can't go out, the worker finishes in vain and its answer is late. */
     if (header_close(&hw) != WB_OK || lane_publish(r->back, span_str(w->cancel_subject), SPAN_EMPTY,

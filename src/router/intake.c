@@ -121,16 +121,15 @@ static void read_id(struct transit *t, struct wishes *w)
         id = w->msg_id;
     }
     if (id.len) {
-        memcpy(t->id, id.ptr, id.len);
-        t->id_len = (uint8_t)id.len;
+        t->id = id; /* it lies in the headers */
         return;
     }
     t->made_id = true;
     /* The handle stands in the id: a transit is found by it without a map, and it never comes
      * twice. */
-    memcpy(t->id, r->id_prefix, MADE_ID_PREFIX_LEN);
-    id_encode(t->id + MADE_ID_PREFIX_LEN, TOKEN_HANDLE_LEN, t->handle);
-    t->id_len = MADE_ID_LEN;
+    memcpy(t->made, r->id_prefix, MADE_ID_PREFIX_LEN);
+    id_encode(t->made + MADE_ID_PREFIX_LEN, TOKEN_HANDLE_LEN, t->handle);
+    t->id = span_of(t->made, MADE_ID_LEN);
 }
 
 static void read_accept(const struct transit *t, struct wishes *w)
@@ -285,7 +284,7 @@ static void advise(struct transit *t, const struct request_params *params, mono 
     buf_clear(&r->body_out);
     json_begin(&j, &r->body_out);
     json_object(&j, NULL);
-    json_text(&j, "request_id", span_of(t->id, t->id_len));
+    json_text(&j, "request_id", t->id);
     json_text(&j, "service", t->service->name);
     json_text(&j, "worker", span_str(a.worker->id));
     if (a.rank < 0)
@@ -304,7 +303,7 @@ static void advise(struct transit *t, const struct request_params *params, mono 
     json_end_object(&j);
     buf_clear(&r->headers_out);
     header_open(&w, &r->headers_out);
-    header_add(&w, H_REQUEST_ID, span_of(t->id, t->id_len));
+    header_add(&w, H_REQUEST_ID, t->id);
     if (t->reply.len && header_close(&w) == WB_OK && json_status(&j) == WB_OK &&
         lane_publish(r->front, t->reply, SPAN_EMPTY, buf_span(&r->headers_out),
                      buf_span(&r->body_out)) != WB_OK)
@@ -314,7 +313,7 @@ static void advise(struct transit *t, const struct request_params *params, mono 
 
 static bool enter_map(struct transit *t)
 {
-    struct span id = span_of(t->id, t->id_len);
+    struct span id = t->id;
 
     if (t->made_id)
         return true;

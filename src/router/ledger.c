@@ -506,11 +506,11 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
         .rank = t->core.rank,
         .attempt = t->core.attempt,
         .service = t->service->name,
-        .request_id = span_of(t->id, t->id_len),
+        .request_id = t->id,
         .selected = span_str(t->core.selected ? t->core.selected->id : NULL),
         .policy = span_str(policy_name(t->service->settings->policy)),
         .reason = span_str(reason_name(t->core.reason)),
-        .session = t->session.ptr ? t->session : SPAN_EMPTY,
+        .session = SPAN_EMPTY,
         .adapter = SPAN_EMPTY,
         .subject = t->subject,
         .router = r->id,
@@ -575,9 +575,9 @@ bool ledger_first(struct transit *t, const char *outcome, int code, mono now)
     e->ledger = l;
     e->rid = ++r->rid_counter;
     buf_clear(&l->data);
-    e->key_len = (uint16_t)(t->service->name.len + 1 + t->id_len);
+    e->key_len = (uint16_t)(t->service->name.len + 1 + t->id.len);
     if (buf_reserve(&l->data, e->key_len)) {
-        transit_key(t->service->name, span_of(t->id, t->id_len), l->data.data + l->data.tail);
+        transit_key(t->service->name, t->id, l->data.data + l->data.tail);
         buf_grew(&l->data, e->key_len);
     }
     if (encode(t, outcome, code, !stream, e->rid, &l->data) != WB_OK ||

@@ -75,7 +75,7 @@ static bool is_stream(const struct transit *t)
 
 static void disclose(struct transit *t, struct header_writer *w)
 {
-    header_add(w, H_REQUEST_ID, span_of(t->id, t->id_len));
+    header_add(w, H_REQUEST_ID, t->id);
     if (t->server) {
         if (t->service->settings->disclose) {
             header_add(w, H_WORKER, span_str(t->server->id));
@@ -286,9 +286,8 @@ static wb_status error_body(struct transit *t, const struct trouble *e)
         tried[n].cause = span_str(cause_name(t->core.tried[n].cause));
     }
     buf_clear(&r->body_out);
-    return error_body_encode(&r->body_out, e->error, span_str(e->message),
-                             span_of(t->id, t->id_len), tried, n, e->scope,
-                             t->service->settings->disclose);
+    return error_body_encode(&r->body_out, e->error, span_str(e->message), t->id, tried, n,
+                             e->scope, t->service->settings->disclose);
 }
 
 static void error_headers(struct transit *t, const struct trouble *e, struct header_writer *w)

@@ -35,8 +35,9 @@ static void attempt_lost(void *arg, struct charge *charge, mono now)
     if (t->core.state == REQUEST_SERVED)
         relay_interrupt(t, WB_INTERRUPTED, "the worker left or was restarted during the stream",
                         now);
-    else
+    else if (t->core.state == REQUEST_OUT)
         dispatch_failed(t, CAUSE_LOST, 0, now);
+    /* CHOSEN: request_resolve is about to see that the worker is gone, and moves on. */
 }
 
 static bool attempt_begun(void *arg, const struct charge *charge)

@@ -29,7 +29,7 @@
 #define TOKEN_LEN (TOKEN_HANDLE_LEN + TOKEN_RANDOM_LEN)
 #define MADE_ID_PREFIX_LEN 12 /* random, one per router's life */
 #define MADE_ID_LEN (MADE_ID_PREFIX_LEN + TOKEN_HANDLE_LEN)
-#define MESSAGE_SMALL 320
+#define MESSAGE_SMALL 304 /* with it a request in flight costs 1 KiB and its message */
 #define HOLD_BYTES_MAX (1024 * 1024)
 
 struct ledger;
@@ -69,7 +69,7 @@ struct transit {
     bool held_for_ack, held_for_front;
     bool link_broke;  /* the back lane was lost while this attempt was out */
     bool ack_checked; /* suspects were looked into: take messages as they are */
-    uint8_t hops, id_len;
+    uint8_t hops;
     uint64_t handle;
     struct router *router;
     struct service *service;
@@ -79,8 +79,9 @@ struct transit {
     wall received_at;
     int64_t first_reply_us;
     uint64_t seq_in, seq_out, answers;
-    uint64_t entry;                                               /* the ledger's handle; 0: none */
-    struct span subject, reply, headers, payload, session, trace; /* into memory */
+    uint64_t entry;                                      /* the ledger's handle; 0: none */
+    struct span subject, reply, headers, payload, trace; /* into memory */
+    struct span id;                                      /* into memory, or `made` */
     char *memory; /* subject, reply, headers, payload: `small` if they fit, else on the heap */
     size_t memory_len;
     struct worker *server;     /* who gave the first answer; a reference is held */
@@ -90,7 +91,7 @@ struct transit {
     char token[TOKEN_LEN];
     /* From here on not cleared when taken: each is written before it is read. */
     struct request core;
-    char id[WB_REQUEST_ID_MAX + 1];
+    char made[MADE_ID_LEN];
     char small[MESSAGE_SMALL];
 };
 

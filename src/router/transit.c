@@ -130,7 +130,7 @@ void transit_dispose(struct transit *t)
         held_clear(&t->suspects);
     }
     if (t->in_map)
-        map_remove(t->service->by_id, span_of(t->id, t->id_len));
+        map_remove(t->service->by_id, t->id);
     transit_place(t, PLACE_COUNT);
     held_clear(&t->hold);
     free(t->refusal);
