@@ -203,6 +203,11 @@ void header_add(struct header_writer *w, struct span name, struct span value)
     add(w, name, value);
 }
 
+void header_lines(struct header_writer *w, struct span lines)
+{
+    put(w, lines.ptr, lines.len);
+}
+
 void header_add_u64(struct header_writer *w, struct span name, unsigned long long value)
 {
     char digits[20];

@@ -40,6 +40,8 @@ void header_copy(struct header_writer *w, struct span block,
                  bool (*drop)(void *arg, const struct header_field *f), void *arg);
 /* The caller guarantees name and value hold no CR, LF or colon in the name (CHECKed). */
 void header_add(struct header_writer *w, struct span name, struct span value);
+void header_lines(struct header_writer *w,
+                  struct span lines); /* whole fields, made by these functions before */
 void header_add_u64(struct header_writer *w, struct span name, unsigned long long value);
 WB_MUST_USE wb_status header_close(struct header_writer *w); /* closing CRLF; the sticky status */
 

@@ -34,6 +34,10 @@ static enum parser_op word_of(struct span input, size_t *len)
         *len = 5;
         return PARSER_MSG;
     }
+    if (input.len >= 4 && memcmp(input.ptr, "MSG ", 4) == 0) {
+        *len = 4;
+        return PARSER_MSG;
+    }
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         size_t n = input.len < words[i].len ? input.len : words[i].len;
 

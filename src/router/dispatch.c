@@ -41,9 +41,14 @@ static wb_status write_headers(struct transit *t, mono now)
     header_copy(&w, t->headers, t->filter_headers ? drop_for_worker : NULL, NULL);
     if (t->headers.len == 0 || t->made_id || !header_find(t->headers, H_REQUEST_ID, &given))
         header_add(&w, H_REQUEST_ID, t->id);
-    header_add_u64(&w, H_ATTEMPT, t->core.attempt);
     header_add(&w, H_SUBJECT, t->subject);
-    header_add(&w, H_ROUTER, r->id);
+    if (t->core.attempt == 1 && t->hops == 1) {
+        header_lines(&w, buf_span(&r->first_lines));
+    } else {
+        header_add_u64(&w, H_ATTEMPT, t->core.attempt);
+        header_add(&w, H_ROUTER, r->id);
+        header_add_u64(&w, H_HOPS, t->hops);
+    }
     if (!mono_is_never(t->total_due)) {
         int64_t left = mono_diff_us(t->total_due, now) / 1000;
 
@@ -51,7 +56,6 @@ static wb_status write_headers(struct transit *t, mono now)
     }
     if (t->core.rank >= 0)
         header_add_u64(&w, H_RANK, (unsigned long long)t->core.rank);
-    header_add_u64(&w, H_HOPS, t->hops);
     return header_close(&w);
 }
 

@@ -28,13 +28,22 @@ struct wishes {
     const char *wrong; /* first thing found wrong, or NULL */
 };
 
+/* What came over the protocol holds no blank; without a star and a bracket it holds no wildcard. */
+static bool is_literal(struct span reply)
+{
+    if (span_starts(reply, SPAN_LIT("_INBOX.")) && !memchr(reply.ptr, '*', reply.len) &&
+        !memchr(reply.ptr, '>', reply.len))
+        return true;
+    return subject_is_literal(reply);
+}
+
 bool intake_reply_allowed(struct router *r, struct span reply)
 {
     const struct router_settings *set = r->settings;
 
     if (reply.len == 0)
         return true;
-    if (reply.len > WB_SUBJECT_MAX || reply.ptr[0] == '$' || !subject_is_literal(reply))
+    if (reply.len > WB_SUBJECT_MAX || reply.ptr[0] == '$' || !is_literal(reply))
         return false;
     if (span_starts(reply, r->prefix) && reply.len > r->prefix.len &&
         reply.ptr[r->prefix.len] == '.')

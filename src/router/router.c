@@ -19,6 +19,7 @@
 #include "base/loop.h"
 #include "lane/credentials.h"
 #include "store/store.h"
+#include "wire/headers.h"
 #include "wire/subject.h"
 
 #define ROUTER_MAGIC 0x726f7574u
@@ -96,6 +97,19 @@ static void before_sleep(void *arg)
         r->timer_due = next;
         loop_timer_set(r->timer, next);
     }
+}
+
+static bool create_first_lines(struct router *r)
+{
+    struct header_writer w;
+
+    buf_init(&r->first_lines, 4096);
+    header_open(&w, &r->first_lines);
+    buf_consume(&r->first_lines, buf_len(&r->first_lines)); /* only its fields are wanted */
+    header_add_u64(&w, H_ATTEMPT, 1);
+    header_add(&w, H_ROUTER, r->id);
+    header_add_u64(&w, H_HOPS, 1);
+    return w.status == WB_OK;
 }
 
 static bool create_tables(struct router *r)
@@ -289,8 +303,9 @@ struct router *router_create(struct loop *loop, const struct router_settings *se
     if (!r)
         return NULL;
     init_values(r, loop, settings);
-    if (!create_tables(r) || !create_services(r) || !(r->ledger = ledger_create(r)) ||
-        !(r->presence = presence_create(r)) || !create_store(r)) {
+    if (!create_first_lines(r) || !create_tables(r) || !create_services(r) ||
+        !(r->ledger = ledger_create(r)) || !(r->presence = presence_create(r)) ||
+        !create_store(r)) {
         router_destroy(r);
         return NULL;
     }
@@ -426,6 +441,7 @@ void router_destroy(struct router *r)
     loop_timer_destroy(r->drain_timer);
     if (r->hook)
         loop_hook_destroy(r->hook);
+    buf_fini(&r->first_lines);
     buf_fini(&r->headers_out);
     buf_fini(&r->body_out);
     free(r);

@@ -135,6 +135,7 @@ struct router {
     struct rng rng;
     uint64_t counts[COUNT_COUNT];
     struct log_limit log_hostile, log_heartbeat, log_trouble;
+    struct buf first_lines;                /* what the headers of every first attempt have alike */
     struct buf headers_out, body_out;      /* scratch of the message under way */
     char reply_prefix[2 * WB_SUBJECT_MAX]; /* "<prefix>.reply." */
     size_t reply_prefix_len;
