@@ -29,7 +29,7 @@
 #define TOKEN_LEN (TOKEN_HANDLE_LEN + TOKEN_RANDOM_LEN)
 #define MADE_ID_PREFIX_LEN 12 /* random, one per router's life */
 #define MADE_ID_LEN (MADE_ID_PREFIX_LEN + TOKEN_HANDLE_LEN)
-#define MESSAGE_SMALL 304 /* with it a request in flight costs 1 KiB and its message */
+#define MESSAGE_SMALL 200 /* most requests fit, and cost 1 KiB besides their message */
 #define HOLD_BYTES_MAX (1024 * 1024)
 
 struct ledger;

@@ -1,0 +1,40 @@
+"""What the router's memory is promised to be: private (RssAnon), idle with 1,000 workers known, and for each request in flight."""
+import unittest
+
+from case import SLOW, Case, hold, wait_for
+
+IDLE_MAX = 6 * 1024 * 1024
+REQUEST_MAX = 1024  # besides the message itself
+REQUESTS = 20000
+PAYLOAD = b"q" * 128
+
+
+@unittest.skipIf(SLOW > 1, "a sanitizer keeps memory of its own")
+class Memory(Case):
+    def known(self):
+        found = self.router.metrics().get('waybill_workers{service="echo",standing="discovered"}', 0)
+        return int(found)
+
+    def test_idle_with_a_thousand_workers(self):
+        self.ready()
+        tester = self.fabric.client("test")
+        for n in range(1000):
+            tester.publish("waybill.heartbeat.echo.m%d" % n, b'{"v":1,"epoch":5,"interval_ms":60000}')
+        wait_for(lambda: self.known() == 1000, 10, lambda: "1000 workers (%d)" % self.known())
+        self.assertLess(self.router.rss_bytes(), IDLE_MAX)
+
+    def test_a_request_in_flight(self):
+        self.ready(hold)
+        before = self.router.rss_bytes()
+        reply = "_INBOX.memory.x"
+        for n in range(REQUESTS):
+            self.client.publish("echo.request.x", PAYLOAD, reply)
+        wait_for(lambda: int(self.router.metrics()["waybill_held_requests"]) == REQUESTS, 30,
+                 lambda: "%d requests in flight" % REQUESTS)
+        message = len(PAYLOAD) + len(reply) + len("echo.request.x")
+        each = (self.router.rss_bytes() - before) / REQUESTS
+        self.assertLess(each, REQUEST_MAX + message, "%.0f bytes a request with a message of %d" % (each, message))
+
+
+if __name__ == "__main__":
+    unittest.main()
