@@ -150,7 +150,7 @@ void header_copy(struct header_writer *w, struct span block,
 
     header_begin(&iter, block);
     from = iter.at;
-    if (!drop && block.len > VERSION_LEN + 4 &&
+    if (!drop && iter.at < iter.end &&
         memmem(block.ptr, block.len, "\r\n\r\n", 4) == block.ptr + block.len - 4) {
         put(w, from, (size_t)(iter.end - 2 - from)); /* well closed and nothing to leave out */
         return;

@@ -138,6 +138,22 @@ START_TEST(failure_sticks)
 }
 END_TEST
 
+/* Found by the fuzzer: the copy in one piece took the walk's end for its begin, and the size
+ * wrapped. */
+START_TEST(a_block_that_does_not_begin_as_one_copies_nothing)
+{
+    struct header_writer w;
+    struct buf out;
+
+    buf_init(&out, 256);
+    header_open(&w, &out);
+    header_copy(&w, lit("N\r\n\rAT0\r\nE:\r\n\r\n"), NULL, NULL);
+    ck_assert_int_eq(header_close(&w), WB_OK);
+    ck_assert_uint_eq(buf_len(&out), sizeof("NATS/1.0\r\n\r\n") - 1);
+    buf_fini(&out);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("header");
@@ -150,6 +166,7 @@ int main(void)
     tcase_add_test(tests, fields_in_order);
     tcase_add_test(tests, first_of_a_name_is_found);
     tcase_add_test(tests, copy_keeps_bytes);
+    tcase_add_test(tests, a_block_that_does_not_begin_as_one_copies_nothing);
     tcase_add_test(tests, failure_sticks);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
