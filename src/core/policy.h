@@ -33,8 +33,8 @@ struct policy {
     void (*destroy)(void *state);    /* takes NULL */
     bool (*grow)(void *state,
                  uint32_t indexes); /* a power of two; false: no memory, usable as before */
-    /* id lives until `left`. Between them `changed` tells of it; at `left` it is neither routable
-     * nor free. */
+    /* Both NULL for a policy that needs no names. id lives until `left`. Between them `changed`
+     * tells of it; at `left` it is neither routable nor free. */
     void (*joined)(void *state, uint32_t index, struct span id);
     void (*left)(void *state, uint32_t index);
     void (*changed)(void *state, const struct policy_item *item);

@@ -60,19 +60,6 @@ static bool grow(void *arg, uint32_t indexes)
     return true;
 }
 
-static void joined(void *arg, uint32_t index, struct span id)
-{
-    (void)arg;
-    (void)index;
-    (void)id;
-}
-
-static void left(void *arg, uint32_t index)
-{
-    (void)arg;
-    (void)index;
-}
-
 static void changed(void *arg, const struct policy_item *item)
 {
     struct device_weighted *state = arg;
@@ -119,8 +106,6 @@ const struct policy policy_device_weighted = {
     .create = create,
     .destroy = destroy,
     .grow = grow,
-    .joined = joined,
-    .left = left,
     .changed = changed,
     .choose = choose,
 };

@@ -31,19 +31,6 @@ static bool grow(void *arg, uint32_t indexes)
     return min_tree_grow(&state->tree, indexes);
 }
 
-static void joined(void *arg, uint32_t index, struct span id)
-{
-    (void)arg;
-    (void)index;
-    (void)id;
-}
-
-static void left(void *arg, uint32_t index)
-{
-    (void)arg;
-    (void)index;
-}
-
 static void changed(void *arg, const struct policy_item *item)
 {
     struct least_loaded *state = arg;
@@ -69,8 +56,6 @@ const struct policy policy_least_loaded = {
     .create = create,
     .destroy = destroy,
     .grow = grow,
-    .joined = joined,
-    .left = left,
     .changed = changed,
     .choose = choose,
 };

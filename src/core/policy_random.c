@@ -31,19 +31,6 @@ static bool grow(void *arg, uint32_t indexes)
     return sum_tree_grow(&state->tree, indexes);
 }
 
-static void joined(void *arg, uint32_t index, struct span id)
-{
-    (void)arg;
-    (void)index;
-    (void)id;
-}
-
-static void left(void *arg, uint32_t index)
-{
-    (void)arg;
-    (void)index;
-}
-
 static void changed(void *arg, const struct policy_item *item)
 {
     struct by_chance *state = arg;
@@ -67,8 +54,6 @@ const struct policy policy_random = {
     .create = create,
     .destroy = destroy,
     .grow = grow,
-    .joined = joined,
-    .left = left,
     .changed = changed,
     .choose = choose,
 };

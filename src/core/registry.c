@@ -210,14 +210,16 @@ wb_status pool_list(struct pool *pool, struct worker *w)
     pool->slots[w->priv->index] = w;
     w->priv->listed = true;
     registry->workers++;
-    pool->policy->joined(pool->policy_state, w->priv->index, id);
+    if (pool->policy->joined)
+        pool->policy->joined(pool->policy_state, w->priv->index, id);
     return WB_OK;
 }
 
 void pool_unlist(struct pool *pool, struct worker *w)
 {
     CHECK(w->priv->listed && !w->priv->routable && pool->slots[w->priv->index] == w);
-    pool->policy->left(pool->policy_state, w->priv->index);
+    if (pool->policy->left)
+        pool->policy->left(pool->policy_state, w->priv->index);
     CHECK(map_remove(pool->by_id, span_of(w->id, w->priv->id_len)) == w);
     pool->slots[w->priv->index] = NULL;
     pool->vacant[pool->vacant_count++] = w->priv->index;

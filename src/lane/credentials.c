@@ -108,21 +108,27 @@ static bool base32_read(const char *text, unsigned char *out, size_t n)
     return done == n;
 }
 
-static void base32_write(const unsigned char *bytes, size_t n, char *out)
+/* `width` bits a digit, most significant first, the last filled up with zeros; no padding. */
+static void write_digits(const unsigned char *bytes, size_t n, unsigned width, const char *alphabet,
+                         char *out)
 {
-    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     uint32_t bits = 0;
-    unsigned have = 0;
+    unsigned have = 0, mask = (1u << width) - 1;
 
     for (size_t i = 0; i < n; i++) {
         bits = bits << 8 | bytes[i];
         have += 8;
-        for (; have >= 5; have -= 5)
-            *out++ = alphabet[bits >> (have - 5) & 31];
+        for (; have >= width; have -= width)
+            *out++ = alphabet[bits >> (have - width) & mask];
     }
     if (have > 0)
-        *out++ = alphabet[bits << (5 - have) & 31];
+        *out++ = alphabet[bits << (width - have) & mask];
     *out = '\0';
+}
+
+static void base32_write(const unsigned char *bytes, size_t n, char *out)
+{
+    write_digits(bytes, n, 5, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", out);
 }
 
 /* The private half of a user's seed, checked. The kind of key is spread over both prefix bytes. */
@@ -162,20 +168,8 @@ wb_status credentials_public_of(const char *seed, char out[64])
 
 static void base64url_write(const unsigned char *bytes, size_t n, char *out)
 {
-    static const char alphabet[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    uint32_t bits = 0;
-    unsigned have = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        bits = bits << 8 | bytes[i];
-        have += 8;
-        for (; have >= 6; have -= 6)
-            *out++ = alphabet[bits >> (have - 6) & 63];
-    }
-    if (have > 0)
-        *out++ = alphabet[bits << (6 - have) & 63];
-    *out = '\0';
+    write_digits(bytes, n, 6, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
+                 out);
 }
 
 /* By OpenSSL: nats_Sign would need nats.c opened first, with its threads. */
