@@ -143,14 +143,9 @@ void control_stats(struct router *r, struct buf *out)
 
 static bool hostile(struct router *r, const struct lane_message *m)
 {
-    char quoted[LOG_QUOTE_SIZE];
-
-    if (intake_reply_allowed(r, m->reply) && m->payload.len <= ADMIN_BODY_MAX)
-        return false;
+    if (m->payload.len <= ADMIN_BODY_MAX)
+        return intake_refuses(r, m);
     router_count(r, COUNT_REPLY_REFUSED);
-    log_limited(&r->log_hostile, loop_now(r->loop), LOG_WARN,
-                "dropped a message with reply subject %s: not a client's",
-                log_quote(m->reply, quoted));
     return true;
 }
 
@@ -204,7 +199,7 @@ static void do_cancel(struct router *r, const struct lane_message *m,
 
     if (!t)
         return; /* another router may hold it; those that do not are silent */
-    dispatch_cancel(t, CAUSE_CANCELLED, loop_now(r->loop));
+    dispatch_cancel(t, loop_now(r->loop));
     answer_cancelled(r, m->reply, true);
 }
 
@@ -248,7 +243,7 @@ static void on_cancel(void *arg, const struct lane_message *m)
     if (!t || m->headers.len == 0 || !header_find(m->headers, H_REPLY, &reply) || reply.len == 0 ||
         !span_eq(reply, t->reply))
         return;
-    dispatch_cancel(t, CAUSE_CANCELLED, loop_now(r->loop));
+    dispatch_cancel(t, loop_now(r->loop));
     answer_cancelled(r, m->reply, false);
 }
 

@@ -1,9 +1,10 @@
 /* Dispatch: carries core's decisions to the workers.
  *
- *   dispatch_start   chooses (again): after intake, after a pause, when the link is back, when an
- * awaited worker joined dispatch_follow  does what core said next dispatch_failed  an attempt
- * failed before its first answer: core says what next dispatch_give_up the only way a request ends
- * without an answer
+ *   dispatch_start    chooses (again): after intake, after a pause, when the link is back, when an
+ *                     awaited worker joined
+ *   dispatch_follow   does what core said next
+ *   dispatch_failed   an attempt failed before its first answer: core says what next
+ *   dispatch_give_up  the only way a request ends without an answer
  *
  * Choice, charge, resolving and publish are one step of the loop: nothing waits between them. A
  * client's message is prepared afresh from its own bytes for each attempt, so nothing of a failed
@@ -33,11 +34,9 @@ static bool drop_for_worker(void *arg, const struct header_field *f)
 static wb_status write_headers(struct transit *t, mono now)
 {
     struct router *r = t->router;
-    struct header_writer w;
+    struct header_writer w = router_headers(r);
     struct span given;
 
-    buf_clear(&r->headers_out);
-    header_open(&w, &r->headers_out);
     header_copy(&w, t->headers, t->filter_headers ? drop_for_worker : NULL, NULL);
     if (t->headers.len == 0 || t->made_id || !header_find(t->headers, H_REQUEST_ID, &given))
         header_add(&w, H_REQUEST_ID, t->id);
@@ -81,11 +80,6 @@ static size_t write_reply_subject(struct transit *t, char *out)
     return n + TOKEN_LEN;
 }
 
-static void forget_token(struct transit *t)
-{
-    memset(t->token, 0, sizeof t->token);
-}
-
 static void send_attempt(struct transit *t, mono now)
 {
     struct router *r = t->router;
@@ -99,7 +93,7 @@ static void send_attempt(struct transit *t, mono now)
                                     span_of(reply, write_reply_subject(t, reply)),
                                     buf_span(&r->headers_out), t->payload);
     if (status != WB_OK) {
-        forget_token(t);
+        transit_forget_token(t);
         request_unsendable(&t->core, now);
         if (status == WB_TOO_LARGE)
             dispatch_give_up(
@@ -156,9 +150,9 @@ static const char *failure_text(const struct transit *t, wb_status error)
     }
 }
 
-static void fail(struct transit *t, const struct next *next, mono now)
+static void fail(struct transit *t, const struct next *next)
 {
-    relay_error(t, next->error, failure_text(t, next->error), next, now);
+    relay_error(t, next->error, failure_text(t, next->error), next);
 }
 
 void dispatch_follow(struct transit *t, struct next next, mono now)
@@ -184,7 +178,7 @@ void dispatch_follow(struct transit *t, struct next next, mono now)
             transit_arm(t, CLOCK_PAUSE, next.at);
             return;
         case NEXT_FAIL:
-            fail(t, &next, now);
+            fail(t, &next);
             return;
         }
     }
@@ -198,8 +192,7 @@ void dispatch_tell_cancel(struct transit *t)
 
     if (!w || !w->cancel_subject)
         return;
-    buf_clear(&r->headers_out);
-    header_open(&hw, &r->headers_out);
+    hw = router_headers(r);
     header_add(&hw, H_REQUEST_ID, t->id);
     header_add_u64(&hw, H_ATTEMPT, t->core.attempt);
     /* A notice: if it can't go out, the worker finishes in vain and its answer is late. */
@@ -231,8 +224,16 @@ void dispatch_failed(struct transit *t, enum cause cause, int64_t retry_after_ms
     if (cause == CAUSE_TIMEOUT || cause == CAUSE_DEADLINE || cause == CAUSE_CANCELLED ||
         cause == CAUSE_LINK)
         dispatch_tell_cancel(t);
-    forget_token(t);
+    transit_forget_token(t);
     dispatch_follow(t, request_failed(&t->core, cause, retry_after_ms, now), now);
+}
+
+/* Ends the attempt that is out, whatever core would say next. */
+static void abandon(struct transit *t, enum cause cause, mono now)
+{
+    dispatch_tell_cancel(t);
+    transit_forget_token(t);
+    (void)request_failed(&t->core, cause, 0, now);
 }
 
 void dispatch_give_up(struct transit *t, wb_status error, const char *message, mono now)
@@ -242,17 +243,13 @@ void dispatch_give_up(struct transit *t, wb_status error, const char *message, m
                         .scope = error == WB_OVERLOADED ? "service" : NULL,
                         .retry_after_ms = error == WB_OVERLOADED ? 1000 : 0};
 
-    if (t->core.state == REQUEST_OUT) {
-        dispatch_tell_cancel(t);
-        forget_token(t);
-        (void)request_failed(&t->core, CAUSE_CANCELLED, 0, now);
-    }
-    relay_error(t, error, message, &next, now);
+    if (t->core.state == REQUEST_OUT)
+        abandon(t, CAUSE_CANCELLED, now);
+    relay_error(t, error, message, &next);
 }
 
-void dispatch_cancel(struct transit *t, enum cause cause, mono now)
+void dispatch_cancel(struct transit *t, mono now)
 {
-    (void)cause;
     if (t->place == PLACE_HELD) /* its answer is in already and wins */
         return;
     router_count(t->router, COUNT_CANCELS);
@@ -269,9 +266,7 @@ static void attempt_clock(struct transit *t, bool total, mono now)
         transit_dispose(t);
     } else if (total) {
         count_failure(t->router, CAUSE_DEADLINE);
-        dispatch_tell_cancel(t);
-        forget_token(t);
-        (void)request_failed(&t->core, CAUSE_DEADLINE, 0, now);
+        abandon(t, CAUSE_DEADLINE, now);
         dispatch_give_up(t, WB_TIMEOUT, "the total time ran out", now);
     } else if (t->link_broke || !lane_is_up(t->router->back)) {
         dispatch_failed(t, CAUSE_LINK, 0, now);

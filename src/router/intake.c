@@ -15,6 +15,8 @@
 #include "wire/subject.h"
 
 #define HOPS_MAX 4
+/* Advice: enough to see why; the body stays small with thousands of workers. */
+#define CANDIDATES_BYTES_MAX 16384
 
 /* What the headers asked for, before it is believed. */
 struct wishes {
@@ -37,7 +39,7 @@ static bool is_literal(struct span reply)
     return subject_is_literal(reply);
 }
 
-bool intake_reply_allowed(struct router *r, struct span reply)
+static bool reply_allowed(struct router *r, struct span reply)
 {
     const struct router_settings *set = r->settings;
 
@@ -65,6 +67,19 @@ bool intake_reply_allowed(struct router *r, struct span reply)
         for (unsigned k = 0; k < r->services[i].settings->subject_count; k++)
             if (subject_matches(span_str(r->services[i].settings->subjects[k]), reply))
                 return false;
+    return true;
+}
+
+bool intake_refuses(struct router *r, const struct lane_message *m)
+{
+    char subject[LOG_QUOTE_SIZE], reply[LOG_QUOTE_SIZE];
+
+    if (reply_allowed(r, m->reply))
+        return false;
+    router_count(r, COUNT_REPLY_REFUSED);
+    log_limited(&r->log_hostile, loop_now(r->loop), LOG_WARN,
+                "dropped a message on %s: reply subject %s is not a client's",
+                log_quote(m->subject, subject), log_quote(m->reply, reply));
     return true;
 }
 
@@ -257,13 +272,17 @@ static struct request_params params_of(const struct transit *t, const struct wis
     return p;
 }
 
+struct candidates {
+    struct json *j;
+    mono now;
+};
+
 static void candidate(void *arg, struct worker *w)
 {
-    struct json *j = arg;
-    mono now = clock_mono();
+    struct candidates *c = arg;
+    struct json *j = c->j;
 
-    if (buf_len(j->out) >
-        16384) /* enough to see why; the body stays small with thousands of workers */
+    if (buf_len(j->out) > CANDIDATES_BYTES_MAX)
         return;
     json_object(j, NULL);
     json_text(j, "worker", span_str(w->id));
@@ -272,7 +291,7 @@ static void candidate(void *arg, struct worker *w)
     json_int(j, "capacity", w->capacity);
     json_int(j, "weight", w->weight);
     json_text(j, "state", span_str(worker_state_name(w->state)));
-    json_bool(j, "free", worker_standing(w, now) == STANDING_FREE);
+    json_bool(j, "free", worker_standing(w, c->now) == STANDING_FREE);
     json_end_object(j);
 }
 
@@ -306,12 +325,11 @@ static void advise(struct transit *t, const struct request_params *params, mono 
     json_int(&j, "routable", pool_routable(pool));
     json_int(&j, "free", pool_free(pool));
     json_array(&j, "candidates");
-    pool_each(pool, candidate, &j);
+    pool_each(pool, candidate, &(struct candidates){&j, now});
     json_end_array(&j);
     json_null(&j, "error");
     json_end_object(&j);
-    buf_clear(&r->headers_out);
-    header_open(&w, &r->headers_out);
+    w = router_headers(r);
     header_add(&w, H_REQUEST_ID, t->id);
     if (t->reply.len && header_close(&w) == WB_OK && json_status(&j) == WB_OK &&
         lane_publish(r->front, t->reply, SPAN_EMPTY, buf_span(&r->headers_out),
@@ -322,13 +340,11 @@ static void advise(struct transit *t, const struct request_params *params, mono 
 
 static bool enter_map(struct transit *t)
 {
-    struct span id = t->id;
-
     if (t->made_id)
         return true;
-    if (transit_of_made_id(t->router, t->service, id))
+    if (transit_of_made_id(t->router, t->service, t->id))
         return false;
-    t->in_map = map_put(t->service->by_id, id, t) == WB_OK;
+    t->in_map = map_put(t->service->by_id, t->id, t) == WB_OK;
     return t->in_map;
 }
 
@@ -360,15 +376,8 @@ void intake_on_request(void *arg, const struct lane_message *m)
     struct wishes w = {.rank = -1};
     struct transit *t;
 
-    if (!intake_reply_allowed(r, m->reply)) {
-        char quoted[LOG_QUOTE_SIZE];
-
-        router_count(r, COUNT_REPLY_REFUSED);
-        log_limited(&r->log_hostile, now, LOG_WARN,
-                    "service %s: dropped a request: reply subject %s is not a client's",
-                    s->settings->name, log_quote(m->reply, quoted));
+    if (intake_refuses(r, m))
         return;
-    }
     router_count(r, COUNT_REQUESTS);
     s->requests++;
     t = transit_create(r, s, m, now);

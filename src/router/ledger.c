@@ -1,20 +1,24 @@
 /* The ledger: attribution records on their way to the bucket.
  *
  * An entry is one record, with at most two revisions: the first when the first answer arrived, for
- * a stream a second when it ended. It is in exactly one of these places: queued   to be written
- * when the gate is open; order of arrival sent     published to $KV.<bucket>.<key>, its
- * acknowledgement awaited (ACK_MS) reading  a compare-and-set failed: the present record is being
- * read from the leader (READ_MS) stored   its first revision is acknowledged (or was given up) and
- * its stream runs on and in none once it is done. Writes are pipelined up to WINDOW; the backlog is
- * bounded in entries and bytes: over it a revision is dropped and counted, requests go on. When
- * JetStream says no or nothing (503, full, timeout), the gate closes with back-off and one entry at
- * a time probes it, so a missing bucket costs a few messages a second. A record that could not be
- * written within GIVE_UP_MS is given up and counted.
+ * a stream a second when it ended. It is in exactly one of these places, and in none once done:
+ *
+ *   queued   to be written when the gate is open; order of arrival
+ *   sent     published to $KV.<bucket>.<key>, its acknowledgement awaited (ACK_MS)
+ *   reading  a compare-and-set failed: the present record is being read from the leader (READ_MS)
+ *   stored   its first revision is acknowledged (or was given up) and its stream runs on
+ *
+ * Writes are pipelined up to WINDOW; the backlog is bounded in entries and bytes: over it a
+ * revision is dropped and counted, requests go on. When JetStream says no or nothing (503, full,
+ * timeout), the gate closes with back-off and one entry at a time probes it, so a missing bucket
+ * costs a few messages a second. A record that could not be written within GIVE_UP_MS is given up
+ * and counted.
  *
  * The rules of who may overwrite whom are spec section 6's: the first try of a first revision is a
  * plain put if the router made the id, else compare-and-set on 0; everything later is a
  * compare-and-set; on "wrong last sequence" (10071) the record is read and judge() decides. */
 #include "router/ledger.h"
+#include "router/links.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,7 +54,6 @@ struct entry {
     uint8_t place, rounds;
     bool ending;   /* the revision under way is the stream's end */
     bool open;     /* its stream runs: an end will come */
-    bool tried;    /* the revision under way was published before */
     bool replaces; /* the end stands in for a first revision that was given up */
     uint16_t key_len;
     uint32_t first_len, end_len;
@@ -79,14 +82,12 @@ struct ledger {
     mono gate_until; /* closed until then */
     int64_t gate_ms; /* present back-off; 0: open */
     bool probing;    /* one entry is out to see whether the gate may open */
-    char kv_prefix[WB_SUBJECT_MAX], get_subject[WB_SUBJECT_MAX], inbox[WB_SUBJECT_MAX];
-    size_t kv_prefix_len, inbox_len;
+    char kv_prefix[WB_SUBJECT_MAX], get_subject[WB_SUBJECT_MAX];
+    size_t kv_prefix_len;
     struct buf scratch, data;
     char rid_prefix[WB_NAME_MAX + 24];
     size_t rid_prefix_len;
 };
-
-static void pump(struct ledger *l, mono now);
 
 static void put_in(struct entry *e, enum entry_place place, bool front)
 {
@@ -132,23 +133,23 @@ static struct transit *transit_of(struct entry *e)
     return e->transit ? slab_get(e->ledger->router->transits, e->transit) : NULL;
 }
 
-static void confirm(struct entry *e, bool confirmed, mono now)
+static void confirm(struct entry *e, bool confirmed)
 {
     struct transit *t = transit_of(e);
 
     deadline_cancel(e->ledger->router->deadlines, &e->confirm);
     if (t && t->held_for_ack)
-        relay_release(t, confirmed, now);
+        relay_release(t, confirmed);
 }
 
-static void discard(struct entry *e, mono now)
+static void discard(struct entry *e)
 {
     struct ledger *l = e->ledger;
     struct transit *t = transit_of(e);
 
     if (t && t->entry == e->handle)
         t->entry = 0;
-    confirm(e, false, now);
+    confirm(e, false);
     put_in(e, ENTRY_PLACES, false);
     l->bytes -= e->first_len + e->end_len;
     free(e->first);
@@ -158,16 +159,15 @@ static void discard(struct entry *e, mono now)
 }
 
 /* The revision under way is over. */
-static void revision_done(struct entry *e, bool stored, mono now)
+static void revision_done(struct entry *e, bool stored)
 {
-    e->tried = false;
     e->rounds = 0;
     if (e->ending || (!e->open && !e->end)) {
-        confirm(e, stored, now);
-        discard(e, now);
+        confirm(e, stored);
+        discard(e);
         return;
     }
-    confirm(e, stored, now);
+    confirm(e, stored);
     e->replaces = !stored;
     if (e->end) {
         e->ending = true;
@@ -183,18 +183,18 @@ static void count(struct entry *e, enum count which)
     router_count(e->ledger->router, which);
 }
 
-static void give_up(struct entry *e, mono now)
+static void give_up(struct entry *e)
 {
     count(e, COUNT_ATTRIBUTION_FAILED);
-    revision_done(e, false, now);
+    revision_done(e, false);
 }
 
-static void superseded(struct entry *e, mono now)
+static void superseded(struct entry *e)
 {
     count(e, COUNT_ATTRIBUTION_SUPERSEDED);
     e->open = false; /* what comes later of this request is older too */
-    confirm(e, false, now);
-    discard(e, now);
+    confirm(e, false);
+    discard(e);
 }
 
 static void close_gate(struct ledger *l, mono now)
@@ -221,7 +221,7 @@ static void again(struct entry *e, mono now)
 {
     if (mono_diff_us(now, e->born) > GIVE_UP_MS * 1000LL) {
         e->born = now; /* the end has its own time */
-        give_up(e, now);
+        give_up(e);
         return;
     }
     count(e, COUNT_ATTRIBUTION_RETRIED);
@@ -234,14 +234,6 @@ static struct span value_of(const struct entry *e)
 {
     return e->ending ? span_of(e->end, e->end_len)
                      : span_of(e->first + e->key_len, e->first_len - e->key_len);
-}
-
-static size_t inbox_for(struct ledger *l, char kind, uint64_t handle, char *out)
-{
-    memcpy(out, l->inbox, l->inbox_len);
-    out[l->inbox_len] = kind;
-    id_encode(out + l->inbox_len + 1, TOKEN_HANDLE_LEN, handle);
-    return l->inbox_len + 1 + TOKEN_HANDLE_LEN;
 }
 
 static size_t kv_subject(struct entry *e, char *out)
@@ -257,7 +249,7 @@ static size_t kv_subject(struct entry *e, char *out)
 static bool send(struct entry *e, mono now)
 {
     struct ledger *l = e->ledger;
-    char subject[2 * WB_SUBJECT_MAX], inbox[WB_SUBJECT_MAX + 16];
+    char subject[2 * WB_SUBJECT_MAX], inbox[INBOX_SIZE];
     struct span headers = SPAN_EMPTY;
     wb_status status;
 
@@ -272,15 +264,14 @@ static bool send(struct entry *e, mono now)
         headers = buf_span(&l->scratch);
     }
     status = lane_publish_known(l->router->back, span_of(subject, kv_subject(e, subject)),
-                                span_of(inbox, inbox_for(l, 'a', e->handle, inbox)), headers,
-                                value_of(e));
+                                span_of(inbox, links_inbox(l->router, 'a', e->handle, inbox)),
+                                headers, value_of(e));
     if (status == WB_TOO_LARGE || status == WB_INVALID) {
-        give_up(e, now);
+        give_up(e);
         return true;
     }
     if (status != WB_OK)
         return false;
-    e->tried = true;
     e->sent_at = now;
     put_in(e, ENTRY_SENT, false);
     return true;
@@ -309,16 +300,16 @@ static void pump(struct ledger *l, mono now)
 static void read_record(struct entry *e, mono now)
 {
     struct ledger *l = e->ledger;
-    char subject[2 * WB_SUBJECT_MAX], inbox[WB_SUBJECT_MAX + 16];
+    char subject[2 * WB_SUBJECT_MAX], inbox[INBOX_SIZE];
 
     if (++e->rounds > ROUNDS_MAX) {
-        give_up(e, now);
+        give_up(e);
         return;
     }
     buf_clear(&l->scratch);
     if (js_msg_get_request(&l->scratch, span_of(subject, kv_subject(e, subject))) != WB_OK ||
         lane_publish(l->router->back, span_str(l->get_subject),
-                     span_of(inbox, inbox_for(l, 'r', e->handle, inbox)), SPAN_EMPTY,
+                     span_of(inbox, links_inbox(l->router, 'r', e->handle, inbox)), SPAN_EMPTY,
                      buf_span(&l->scratch)) != WB_OK) {
         again(e, now);
         return;
@@ -327,12 +318,12 @@ static void read_record(struct entry *e, mono now)
     put_in(e, ENTRY_READING, false);
 }
 
-static void acknowledged(struct entry *e, uint64_t seq, mono now)
+static void acknowledged(struct entry *e, uint64_t seq)
 {
     open_gate(e->ledger);
     count(e, COUNT_ATTRIBUTION_WRITTEN);
     e->revision = seq;
-    revision_done(e, true, now);
+    revision_done(e, true);
 }
 
 static void on_ack(struct entry *e, const struct lane_message *m, mono now)
@@ -348,13 +339,13 @@ static void on_ack(struct entry *e, const struct lane_message *m, mono now)
         store_recheck(l->router->store, l->router->settings->attribution.bucket);
     readable = !nobody && js_ack_parse(m->payload, &ack) == WB_OK;
     if (readable && ack.code == 0) {
-        acknowledged(e, ack.seq, now);
+        acknowledged(e, ack.seq);
     } else if (readable && ack.err_code == ERR_WRONG_SEQUENCE) {
         open_gate(l);
         read_record(e, now);
     } else if (readable && ack.code == 400 && ack.err_code != ERR_BUSY) {
         open_gate(l);
-        give_up(e, now);
+        give_up(e);
     } else {
         close_gate(l, now);
         again(e, now);
@@ -433,13 +424,13 @@ static void on_read(struct entry *e, const struct lane_message *m, mono now)
     }
     switch (judge(e, &found, buf_span(&l->data))) {
     case VERDICT_DONE:
-        acknowledged(e, found.seq, now);
+        acknowledged(e, found.seq);
         break;
     case VERDICT_WRITE_OVER:
         write_over(e, found.seq);
         break;
     case VERDICT_SUPERSEDED:
-        superseded(e, now);
+        superseded(e);
         break;
     }
 }
@@ -542,8 +533,9 @@ static void confirm_late(struct deadline *d, mono now)
 {
     struct entry *e = CONTAINER_OF(d, struct entry, confirm);
 
+    (void)now;
     MAGIC_CHECK(e, ENTRY_MAGIC);
-    confirm(e, false, now);
+    confirm(e, false);
 }
 
 static bool room(struct ledger *l)
@@ -626,7 +618,7 @@ void ledger_end(struct transit *t, const char *outcome, int code, mono now)
     if (e->place != ENTRY_STORED)
         return;
     if (!e->end) {
-        discard(e, now);
+        discard(e);
         return;
     }
     e->ending = true;
@@ -683,8 +675,6 @@ struct ledger *ledger_create(struct router *r)
     l->entries = slab_create(sizeof(struct entry), ENTRIES_MAX + r->settings->limits.in_flight);
     l->kv_prefix_len = (size_t)snprintf(l->kv_prefix, sizeof l->kv_prefix, "$KV.%s.", bucket);
     snprintf(l->get_subject, sizeof l->get_subject, "$JS.API.STREAM.MSG.GET.KV_%s", bucket);
-    l->inbox_len = (size_t)snprintf(l->inbox, sizeof l->inbox, "%s.inbox.%s.l.",
-                                    r->settings->prefix, r->settings->id);
     l->rid_prefix_len = (size_t)snprintf(l->rid_prefix, sizeof l->rid_prefix, "%s.%" PRId64 ".",
                                          r->settings->id, r->started_ms);
     buf_init(&l->scratch, 4096);

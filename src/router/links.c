@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 
+#include "base/id.h"
 #include "base/loop.h"
 #include "wire/subject.h"
 
@@ -102,7 +103,7 @@ void links_worker_joined(struct router *r, const struct pool *pool, mono now)
     router_subscribe_due(r, now);
 }
 
-static void back_up(struct router *r, unsigned reconnects, mono now)
+static void back_up(struct router *r, mono now)
 {
     if (mono_is_never(r->start_until))
         r->start_until = mono_add_ms(now, r->settings->start_wait_ms);
@@ -110,7 +111,6 @@ static void back_up(struct router *r, unsigned reconnects, mono now)
     ledger_link(r->ledger, true, now);
     presence_up(r->presence, now);
     resume_list(r, PLACE_LINK_WAIT, NULL, now);
-    (void)reconnects;
 }
 
 static void back_down(struct router *r, mono now)
@@ -118,7 +118,7 @@ static void back_down(struct router *r, mono now)
     struct transit *next;
 
     registry_link(r->registry, false, now);
-    presence_down(r->presence, now);
+    presence_down(r->presence);
     ledger_link(r->ledger, false, now);
     links_leave(r);
     for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
@@ -136,12 +136,13 @@ void links_on_up(void *arg, struct lane *lane, unsigned reconnects)
     struct router *r = arg;
     mono now = loop_now(r->loop);
 
+    (void)reconnects;
     log_write(LOG_INFO, "%s link up: %s", lane == r->front ? "front" : "back", lane_server(lane));
     r->denied = false;
     if (lane == r->back)
-        back_up(r, reconnects, now);
+        back_up(r, now);
     else
-        relay_front_up(r, now);
+        relay_front_up(r);
     router_subscribe_due(r, now);
 }
 
@@ -237,7 +238,17 @@ void links_on_drained(void *arg, struct lane *lane)
     struct router *r = arg;
 
     if (lane == r->front)
-        relay_front_up(r, loop_now(r->loop));
+        relay_front_up(r);
+}
+
+size_t links_inbox(const struct router *r, char kind, uint64_t handle, char out[INBOX_SIZE])
+{
+    size_t n = r->inbox_prefix_len;
+
+    memcpy(out, r->inbox_prefix, n);
+    out[n++] = kind;
+    id_encode(out + n, TOKEN_HANDLE_LEN, handle);
+    return n + TOKEN_HANDLE_LEN;
 }
 
 static void on_inbox(void *arg, const struct lane_message *m)
@@ -262,8 +273,7 @@ bool links_subscribe_own(struct router *r)
     snprintf(rest, sizeof rest, "reply.*.*.%s.*", r->settings->id);
     r->sid_reply = lane_subscribe(r->back, span_of(subject, subject_join(subject, r->prefix, rest)),
                                   SPAN_EMPTY, relay_on_reply, r);
-    /* Only the ledger's part of the inbox: the store's nats.c connection has its own subjects under
-     * the same prefix. */
+    /* Only this part of the inbox: the store's nats.c connection has its own subjects beside it. */
     snprintf(rest, sizeof rest, "inbox.%s.l.*", r->settings->id);
     r->sid_inbox = lane_subscribe(r->back, span_of(subject, subject_join(subject, r->prefix, rest)),
                                   SPAN_EMPTY, on_inbox, r);

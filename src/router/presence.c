@@ -1,12 +1,16 @@
 /* Presence: who is there. Heartbeats are decoded by wire and judged by core's registry; this file
  * carries them, asks for them (announce), and looks every minute, at the start and after each
- * reconnect whether a 503 would reach the router at all (spec section 2): (a) a publish to a worker
- * subject that nobody can have must come back as 503 within PROBE_MS, else no_responders is blind;
+ * reconnect whether a 503 would reach the router at all (spec section 2):
+ *
+ *   (a) a publish to a worker subject that nobody can have must come back as 503 within PROBE_MS,
+ *       else no_responders is blind;
  *   (b) JetStream is asked which streams capture worker subjects: their acknowledgements arrive
- * like answers and are none. A message that has the form of an acknowledgement of a stream not
- * known yet waits, with all behind it on its attempt, until (b) has been asked again, SUSPECT_MS at
- * most. */
+ * like answers and are none.
+ *
+ * A message that has the form of an acknowledgement of a stream not known yet waits, with all
+ * behind it on its attempt, until (b) has been asked again, SUSPECT_MS at most. */
 #include "router/presence.h"
+#include "router/links.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +42,6 @@ struct presence {
     unsigned fresh_count;
     uint64_t suspects[SUSPECTS_MAX]; /* handles of transits */
     unsigned suspect_count;
-    char inbox[WB_SUBJECT_MAX];
-    size_t inbox_len;
     struct buf scratch;
 };
 
@@ -48,52 +50,39 @@ static void arm(struct presence *p)
     loop_timer_set(p->timer, mono_min(p->round_due, mono_min(p->probe_due, p->suspect_due)));
 }
 
-static size_t inbox_for(struct presence *p, char kind, char *out)
-{
-    memcpy(out, p->inbox, p->inbox_len);
-    out[p->inbox_len] = kind;
-    id_encode(out + p->inbox_len + 1, TOKEN_HANDLE_LEN, p->generation);
-    return p->inbox_len + 1 + TOKEN_HANDLE_LEN;
-}
-
 static void probe_service(struct presence *p, struct service *s)
 {
     struct router *r = p->router;
-    char nobody[24], subject[2 * WB_SUBJECT_MAX], inbox[WB_SUBJECT_MAX + 16];
+    char nobody[24], subject[2 * WB_SUBJECT_MAX], inbox[INBOX_SIZE];
     size_t n;
 
     id_random(nobody, 22);
     nobody[0] = 'x';
     n = subject_worker(subject, r->prefix, s->name, span_of(nobody, 22));
-    if (lane_publish(r->back, span_of(subject, n), span_of(inbox, inbox_for(p, 'p', inbox)),
-                     SPAN_EMPTY, SPAN_EMPTY) == WB_OK)
+    if (lane_publish(r->back, span_of(subject, n),
+                     span_of(inbox, links_inbox(r, 'p', p->generation, inbox)), SPAN_EMPTY,
+                     SPAN_EMPTY) == WB_OK)
         p->probes_open++;
 }
 
 static void ask_names(struct presence *p, struct span filter)
 {
-    char inbox[WB_SUBJECT_MAX + 16];
+    char inbox[INBOX_SIZE];
 
     buf_clear(&p->scratch);
     if (js_names_request(&p->scratch, filter) == WB_OK &&
         lane_publish(p->router->back, SPAN_LIT("$JS.API.STREAM.NAMES"),
-                     span_of(inbox, inbox_for(p, 'n', inbox)), SPAN_EMPTY,
+                     span_of(inbox, links_inbox(p->router, 'n', p->generation, inbox)), SPAN_EMPTY,
                      buf_span(&p->scratch)) == WB_OK)
         p->names_open++;
 }
 
-bool presence_checking(const struct presence *p)
-{
-    return p->names_open > 0;
-}
-
-void presence_check_streams(struct presence *p, mono now)
+void presence_check_streams(struct presence *p)
 {
     struct router *r = p->router;
     char subject[2 * WB_SUBJECT_MAX];
     size_t n;
 
-    (void)now;
     if (p->names_open || !lane_is_up(r->back))
         return;
     p->generation++;
@@ -109,7 +98,7 @@ static void checks(struct presence *p, mono now)
 {
     p->round_due = mono_add_ms(now, CHECK_MS);
     p->names_open = 0;
-    presence_check_streams(p, now);
+    presence_check_streams(p);
     p->probes_open = 0;
     for (unsigned i = 0; i < p->router->service_count; i++)
         probe_service(p, &p->router->services[i]);
@@ -128,9 +117,8 @@ void presence_up(struct presence *p, mono now)
     checks(p, now);
 }
 
-void presence_down(struct presence *p, mono now)
+void presence_down(struct presence *p)
 {
-    (void)now;
     p->names_open = p->probes_open = 0;
     p->round_due = p->probe_due = MONO_NEVER;
     arm(p);
@@ -349,8 +337,6 @@ struct presence *presence_create(struct router *r)
         return NULL;
     p->router = r;
     p->round_due = p->probe_due = p->suspect_due = MONO_NEVER;
-    p->inbox_len = (size_t)snprintf(p->inbox, sizeof p->inbox, "%s.inbox.%s.l.",
-                                    r->settings->prefix, r->settings->id);
     buf_init(&p->scratch, 4096);
     p->timer = loop_timer_create(r->loop, tick, p);
     if (!p->timer) {

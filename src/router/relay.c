@@ -2,11 +2,13 @@
  *
  * A message is classified in the order of spec section 4; the first line that fits decides:
  *   late, status line, a stream's acknowledgement, progress, error (refusal or answer), end,
- * answer. Towards the client a transit sends data, at most one error, and in a stream exactly one
- * empty end; each has its Waybill-Seq. Sending goes through one function, which holds messages back
- * while the record's acknowledgement is awaited (attribution before_reply) or the front lane is
- * away; what is held keeps its order and is bounded. The charge is released before anything that
- * ends the request is sent. */
+ * answer.
+ *
+ * Towards the client a transit sends data, at most one error, and in a stream exactly one empty
+ * end; each has its Waybill-Seq. Sending goes through one function, which holds messages back while
+ * the record's acknowledgement is awaited (attribution before_reply) or the front lane is away;
+ * what is held keeps its order and is bounded. The charge is released before anything that ends the
+ * request is sent. */
 #include "router/ledger.h"
 #include "router/presence.h"
 
@@ -118,7 +120,7 @@ static wb_status send(struct transit *t, struct span headers, struct span payloa
         status = hold_back(t, headers, payload);
         if (status != WB_FULL)
             return status;
-        relay_release(t, false, loop_now(r->loop));
+        relay_release(t, false);
     }
     if (!t->held_for_front) {
         status = lane_publish_known(r->front, t->reply, SPAN_EMPTY, headers, payload);
@@ -153,8 +155,7 @@ static void flush_held(struct transit *t)
 
     while ((h = t->hold.first)) {
         wb_status status =
-            lane_publish(r->front, t->reply, SPAN_EMPTY, span_of(h->bytes, h->headers_len),
-                         span_of(h->bytes + h->headers_len, h->payload_len));
+            lane_publish(r->front, t->reply, SPAN_EMPTY, held_headers(h), held_payload(h));
 
         if (status == WB_CLOSED || status == WB_FULL) {
             t->held_for_front = true;
@@ -167,64 +168,57 @@ static void flush_held(struct transit *t)
     t->held_for_front = false;
 }
 
+/* In a buffer of its own: headers_out may hold the very block that is about to be sent. */
+static struct held *marked_unconfirmed(const struct held *old)
+{
+    struct held *marked = NULL;
+    struct header_writer w;
+    struct buf block;
+
+    buf_init(&block, old->headers_len + 256);
+    header_open(&w, &block);
+    header_copy(&w, held_headers(old), NULL, NULL);
+    header_add(&w, H_ATTRIBUTION, SPAN_LIT("unconfirmed"));
+    if (header_close(&w) == WB_OK)
+        marked = held_create(buf_span(&block), held_payload(old));
+    buf_fini(&block);
+    return marked;
+}
+
 static void mark_unconfirmed(struct transit *t)
 {
-    struct router *r = t->router;
-    struct held *old = held_take(&t->hold), *h, *rest;
-    struct header_writer w;
+    struct held *old = held_take(&t->hold), *marked, *rest;
     struct held_list list = {0};
 
     if (!old)
         return;
-    router_count(r, COUNT_ATTRIBUTION_UNCONFIRMED);
-    buf_clear(&r->headers_out);
-    header_open(&w, &r->headers_out);
-    header_copy(&w, span_of(old->bytes, old->headers_len), NULL, NULL);
-    header_add(&w, H_ATTRIBUTION, SPAN_LIT("unconfirmed"));
-    h = header_close(&w) == WB_OK
-            ? held_create(buf_span(&r->headers_out),
-                          span_of(old->bytes + old->headers_len, old->payload_len))
-            : NULL;
-    if (h)
+    router_count(t->router, COUNT_ATTRIBUTION_UNCONFIRMED);
+    marked = marked_unconfirmed(old);
+    /* Without memory the answer goes out unmarked rather than not at all. */
+    held_append(&list, marked ? marked : old);
+    if (marked)
         free(old);
-    else
-        h = old; /* without memory the answer goes out unmarked rather than not at all */
-    held_append(&list, h);
     while ((rest = held_take(&t->hold)))
         held_append(&list, rest);
     t->hold = list;
 }
 
-void relay_release(struct transit *t, bool confirmed, mono now)
+void relay_release(struct transit *t, bool confirmed)
 {
-    (void)now;
     if (!t->held_for_ack)
         return;
     t->held_for_ack = false;
-    if (!confirmed) {
-        char *scratch = NULL;
-        struct span kept = buf_span(&t->router->headers_out);
-        /* The block under way in headers_out may be what is being sent: keep it. */
-        size_t len = kept.len;
-
-        if (len && (scratch = malloc(len)))
-            memcpy(scratch, kept.ptr, len);
+    if (!confirmed)
         mark_unconfirmed(t);
-        buf_clear(&t->router->headers_out);
-        if (scratch && buf_append(&t->router->headers_out, scratch, len) != WB_OK)
-            router_count(t->router, COUNT_CLIENT_LOST);
-        free(scratch);
-    }
     flush_held(t);
     if (t->place == PLACE_HELD)
         settle(t);
 }
 
-void relay_front_up(struct router *r, mono now)
+void relay_front_up(struct router *r)
 {
     struct transit *next;
 
-    (void)now;
     for (struct transit *t = r->places[PLACE_HELD].first; t; t = next) {
         next = t->next;
         if (!t->held_for_ack) {
@@ -290,16 +284,17 @@ static wb_status error_body(struct transit *t, const struct trouble *e)
                              e->scope, t->service->settings->disclose);
 }
 
-static void error_headers(struct transit *t, const struct trouble *e, struct header_writer *w)
+static void error_headers(struct header_writer *w, const struct trouble *e,
+                          enum delivered delivered)
 {
     if (e->refusal) {
-        header_copy(w, span_of(e->refusal->bytes, e->refusal->headers_len), drop_waybill, NULL);
+        header_copy(w, held_headers(e->refusal), drop_waybill, NULL);
     } else {
         header_add(w, H_SERVICE_ERROR, span_str(wb_status_text(e->error)));
         header_add_u64(w, H_SERVICE_ERROR_CODE, (unsigned long long)wb_status_code(e->error));
     }
     header_add(w, H_ERROR, span_str(wb_status_name(e->error)));
-    header_add(w, H_DELIVERED, span_str(delivered_name(t->core.delivered)));
+    header_add(w, H_DELIVERED, span_str(delivered_name(delivered)));
     if (e->error == WB_OVERLOADED)
         header_add_u64(w, H_RETRY_AFTER_MS,
                        (unsigned long long)(e->retry_after_ms > 0 ? e->retry_after_ms : 1000));
@@ -311,24 +306,15 @@ static void send_checked(struct transit *t, struct header_writer *w, struct span
         router_count(t->router, COUNT_CLIENT_LOST);
 }
 
-static struct header_writer open_headers(struct transit *t)
-{
-    struct header_writer w;
-
-    buf_clear(&t->router->headers_out);
-    header_open(&w, &t->router->headers_out);
-    return w;
-}
-
 /* The end of a stream to the client; e NULL: it went well. `worker_error`: headers of the worker's
  * own error, or empty. */
 static void send_end(struct transit *t, const char *outcome, const struct trouble *e,
                      struct span worker_error)
 {
-    struct header_writer w = open_headers(t);
+    struct header_writer w = router_headers(t->router);
 
     if (e)
-        error_headers(t, e, &w);
+        error_headers(&w, e, t->core.delivered);
     else if (worker_error.len)
         header_copy(&w, worker_error, drop_waybill, NULL);
     header_add_u64(&w, H_SEQ, ++t->seq_out);
@@ -347,13 +333,13 @@ static void send_error(struct transit *t, const struct trouble *e, const char *o
     if (t->reply.len == 0)
         return;
     if (e->refusal && e->refusal->payload_len)
-        payload = span_of(e->refusal->bytes + e->refusal->headers_len, e->refusal->payload_len);
+        payload = held_payload(e->refusal);
     else if (!e->refusal || is_stream(t)) {
         if (error_body(t, e) == WB_OK)
             payload = buf_span(&t->router->body_out);
     }
-    w = open_headers(t);
-    error_headers(t, e, &w);
+    w = router_headers(t->router);
+    error_headers(&w, e, t->core.delivered);
     if (is_stream(t))
         header_add_u64(&w, H_SEQ, ++t->seq_out);
     if (!t->disclosed || !is_stream(t))
@@ -363,8 +349,7 @@ static void send_error(struct transit *t, const struct trouble *e, const char *o
         send_end(t, outcome, e, SPAN_EMPTY);
 }
 
-void relay_error(struct transit *t, wb_status error, const char *message, const struct next *next,
-                 mono now)
+void relay_error(struct transit *t, wb_status error, const char *message, const struct next *next)
 {
     struct trouble e = {.error = error,
                         .message = message,
@@ -373,7 +358,6 @@ void relay_error(struct transit *t, wb_status error, const char *message, const 
                         .refusal = next->forward_refusal ? t->refusal : NULL};
 
     t->service->errors[error]++;
-    (void)now;
     send_error(t, &e, outcome_of(error));
     settle(t);
 }
@@ -381,7 +365,7 @@ void relay_error(struct transit *t, wb_status error, const char *message, const 
 void relay_refuse(struct router *r, struct service *s, struct span reply, struct span id,
                   bool stream, wb_status error, const char *message, int64_t retry_after_ms)
 {
-    struct header_writer w;
+    const struct trouble e = {.error = error, .retry_after_ms = retry_after_ms};
 
     s->errors[error]++;
     if (reply.len == 0)
@@ -392,15 +376,10 @@ void relay_refuse(struct router *r, struct service *s, struct span reply, struct
                           s->settings->disclose) != WB_OK)
         return;
     for (unsigned seq = 1; seq <= (stream ? 2u : 1u); seq++) {
-        buf_clear(&r->headers_out);
-        header_open(&w, &r->headers_out);
-        header_add(&w, H_SERVICE_ERROR, span_str(wb_status_text(error)));
-        header_add_u64(&w, H_SERVICE_ERROR_CODE, (unsigned long long)wb_status_code(error));
-        header_add(&w, H_ERROR, span_str(wb_status_name(error)));
+        struct header_writer w = router_headers(r);
+
+        error_headers(&w, &e, DELIVERED_NO);
         header_add(&w, H_REQUEST_ID, id);
-        header_add(&w, H_DELIVERED, SPAN_LIT("no"));
-        if (retry_after_ms > 0)
-            header_add_u64(&w, H_RETRY_AFTER_MS, (unsigned long long)retry_after_ms);
         if (stream)
             header_add_u64(&w, H_SEQ, seq);
         if (seq == 2) {
@@ -436,15 +415,15 @@ static void attribute(struct transit *t, const char *outcome, int code, mono now
     ledger_first(t, outcome, code, now);
 }
 
-static void release_if_untaken(struct transit *t, mono now)
+static void release_if_untaken(struct transit *t)
 {
     if (t->held_for_ack && t->entry == 0)
-        relay_release(t, false, now);
+        relay_release(t, false);
 }
 
 static void end_request(struct transit *t, mono now)
 {
-    memset(t->token, 0, sizeof t->token);
+    transit_forget_token(t);
     request_end(&t->core, now);
 }
 
@@ -458,7 +437,7 @@ static wb_status answer_headers(struct transit *t, const struct lane_message *m,
     wb_status status;
 
     for (int with = !t->disclosed; with >= 0; with--) {
-        struct header_writer w = open_headers(t);
+        struct header_writer w = router_headers(t->router);
 
         header_copy(&w, m->headers, s->waybill ? drop_waybill : NULL, NULL);
         if (is_stream(t))
@@ -498,7 +477,7 @@ static void answer_one(struct transit *t, const struct lane_message *m, const st
         t->service->errors[WB_PAYLOAD_TOO_LARGE]++;
         send_error(t, &e, "error");
     }
-    release_if_untaken(t, now);
+    release_if_untaken(t);
     settle(t);
 }
 
@@ -528,7 +507,7 @@ void relay_interrupt(struct transit *t, wb_status error, const char *message, mo
     ledger_end(t, outcome_of(error), wb_status_code(error), now);
     end_request(t, now);
     send_error(t, &e, outcome_of(error));
-    release_if_untaken(t, now);
+    release_if_untaken(t);
     settle(t);
 }
 
@@ -538,7 +517,7 @@ static void finish_stream(struct transit *t, const char *outcome, int code,
     ledger_end(t, outcome, code, now);
     end_request(t, now);
     send_end(t, outcome, NULL, worker_error);
-    release_if_untaken(t, now);
+    release_if_untaken(t);
     settle(t);
 }
 
@@ -552,7 +531,7 @@ static bool forward(struct transit *t, const struct lane_message *m, const struc
         status = send(t, buf_span(&t->router->headers_out), payload);
     if (status == WB_OK) {
         t->seq_out++;
-        release_if_untaken(t, now);
+        release_if_untaken(t);
         return true;
     }
     if (status == WB_TOO_LARGE)
@@ -702,8 +681,7 @@ void relay_suspects(struct transit *t, mono now)
     presence_forget(r->presence, t);
     t->ack_checked = true;
     while (t && (h = held_take(&t->suspects))) {
-        struct lane_message m = {.headers = span_of(h->bytes, h->headers_len),
-                                 .payload = span_of(h->bytes + h->headers_len, h->payload_len)};
+        struct lane_message m = {.headers = held_headers(h), .payload = held_payload(h)};
 
         if (t->core.state == REQUEST_OUT || t->core.state == REQUEST_SERVED)
             take_message(t, &m, now);
@@ -751,7 +729,7 @@ void relay_on_reply(void *arg, const struct lane_message *m)
     }
     if (t->suspects.first == t->suspects.last) {
         presence_suspect(r->presence, t);
-        presence_check_streams(r->presence, now);
+        presence_check_streams(r->presence);
     } else if (t->suspects.bytes > SUSPECT_BYTES_MAX) {
         relay_suspects(t, now);
     }

@@ -275,7 +275,6 @@ static bool create_store(struct router *r)
 static void init_values(struct router *r, struct loop *loop, const struct router_settings *settings)
 {
     uint64_t seed;
-    size_t n;
 
     rng_secure(&seed, sizeof seed);
     rng_seed(&r->rng, seed);
@@ -284,12 +283,12 @@ static void init_values(struct router *r, struct loop *loop, const struct router
     r->settings = settings;
     r->prefix = span_str(settings->prefix);
     r->id = span_str(settings->id);
-    r->started = loop_now(loop);
     r->started_ms = clock_wall().us / 1000;
     r->start_until = r->timer_due = r->denied_due = r->drain_due = MONO_NEVER;
     id_random(r->id_prefix, 12);
-    n = subject_join(r->reply_prefix, r->prefix, "reply.");
-    r->reply_prefix_len = n;
+    r->reply_prefix_len = subject_join(r->reply_prefix, r->prefix, "reply.");
+    r->inbox_prefix_len = (size_t)snprintf(r->inbox_prefix, sizeof r->inbox_prefix,
+                                           "%s.inbox.%s.l.", settings->prefix, settings->id);
     buf_init(&r->headers_out, 4 * 1024 * 1024);
     buf_init(&r->body_out, 16 * 1024 * 1024);
 }

@@ -1,13 +1,16 @@
 /* The router's own state, shared by its parts. One struct router; a struct service for each
  * configured one; a struct transit for each client message in flight. All on the loop thread.
  *
- * A transit is on exactly one of these, and moving is the state change:
+ * A transit is on exactly one of these lists, and moving is the state change:
+ *
  *   running     its core request decides: an attempt is out, a stream runs, or a pause ticks
- * (transit.clock is armed) link_wait   the back lane is down: nothing can be chosen; ends by back
- * up or by the clock start_wait  its target was not heard of yet; ends by a worker joining, or by
- * the clock held        all answers are in and the charge is released, but the messages to the
- * client wait (for the bucket's acknowledgement, or for the front lane) transit_dispose takes it
- * off, out of the id map and back into the slab: the only end. */
+ *               (transit.clock is armed)
+ *   link_wait   the back lane is down, nothing can be chosen; ends by back up or by the clock
+ *   start_wait  its target was not heard of yet; ends by a worker joining, or by the clock
+ *   held        all answers are in and the charge is released, but the messages to the client wait
+ *               (for the bucket's acknowledgement, or for the front lane)
+ *
+ * transit_dispose takes it off, out of the id map and back into the slab: the only end. */
 #ifndef ROUTER_STATE_H
 #define ROUTER_STATE_H
 
@@ -27,6 +30,7 @@
 #define TOKEN_HANDLE_LEN 11 /* the transit's handle */
 #define TOKEN_RANDOM_LEN 16 /* 96 bits */
 #define TOKEN_LEN (TOKEN_HANDLE_LEN + TOKEN_RANDOM_LEN)
+#define INBOX_SIZE (WB_SUBJECT_MAX + 16)
 #define MADE_ID_PREFIX_LEN 12 /* random, one per router's life */
 #define MADE_ID_LEN (MADE_ID_PREFIX_LEN + TOKEN_HANDLE_LEN)
 #define MESSAGE_SMALL 200 /* most requests fit, and cost 1 KiB besides their message */
@@ -53,6 +57,16 @@ struct held {
     uint32_t headers_len, payload_len;
     char bytes[];
 };
+static inline struct span held_headers(const struct held *h)
+{
+    return span_of(h->bytes, h->headers_len);
+}
+
+static inline struct span held_payload(const struct held *h)
+{
+    return span_of(h->bytes + h->headers_len, h->payload_len);
+}
+
 struct held_list {
     struct held *first, *last;
     size_t bytes;
@@ -75,7 +89,7 @@ struct transit {
     struct service *service;
     struct deadline clock;
     struct transit *next, *prev;
-    mono received, clock_due, total_due;
+    mono received, total_due;
     wall received_at;
     int64_t first_reply_us;
     uint64_t seq_in, seq_out, answers;
@@ -139,10 +153,12 @@ struct router {
     struct buf headers_out, body_out;      /* scratch of the message under way */
     char reply_prefix[2 * WB_SUBJECT_MAX]; /* "<prefix>.reply." */
     size_t reply_prefix_len;
+    char inbox_prefix[WB_SUBJECT_MAX]; /* "<prefix>.inbox.<router>.l." */
+    size_t inbox_prefix_len;
     char id_prefix[16];
     uint64_t rid_counter;
     int64_t started_ms; /* wall; part of rid */
-    mono started, start_until;
+    mono start_until;
     bool draining, drain_flushed, drain_overdue, denied, ready_said;
     mono drain_due, timer_due, denied_due;
     struct loop_timer *drain_timer;
@@ -156,12 +172,23 @@ static inline void router_count(struct router *r, enum count which)
     r->counts[which]++;
 }
 
+/* A header block for the message under way, begun in headers_out. */
+static inline struct header_writer router_headers(struct router *r)
+{
+    struct header_writer w;
+
+    buf_clear(&r->headers_out);
+    header_open(&w, &r->headers_out);
+    return w;
+}
+
 /* transit.c */
 struct transit *transit_create(struct router *r, struct service *s, const struct lane_message *m,
                                mono now);
 void transit_place(struct transit *t, enum place place);
 void transit_arm(struct transit *t, enum clock_kind kind,
-                 mono due); /* never later than the total time */
+                 mono due);                   /* never later than the total time */
+void transit_forget_token(struct transit *t); /* what comes for the attempt from now on is late */
 void transit_dispose(struct transit *t);
 /* The transit in flight of an id that this router made; NULL: none, or not such an id. */
 struct transit *transit_of_made_id(struct router *r, const struct service *s, struct span id);
@@ -175,7 +202,8 @@ void held_clear(struct held_list *list);
 
 /* intake.c */
 void intake_on_request(void *arg, const struct lane_message *m);
-bool intake_reply_allowed(struct router *r, struct span reply);
+bool intake_refuses(struct router *r,
+                    const struct lane_message *m); /* hostile reply subject: counted and logged */
 
 /* dispatch.c */
 void dispatch_start(struct transit *t, mono now);
@@ -184,8 +212,7 @@ void dispatch_failed(struct transit *t, enum cause cause, int64_t retry_after_ms
 /* The end before a first answer: tells the client, tells the worker if an attempt is out, releases
  * all. */
 void dispatch_give_up(struct transit *t, wb_status error, const char *message, mono now);
-void dispatch_cancel(struct transit *t, enum cause cause,
-                     mono now); /* by the client, admin or drain */
+void dispatch_cancel(struct transit *t, mono now); /* by the client or admin */
 void dispatch_clock(struct deadline *d, mono now);
 void dispatch_tell_cancel(struct transit *t); /* to the attempt's worker */
 
@@ -194,14 +221,13 @@ void relay_on_reply(void *arg, const struct lane_message *m);
 /* After the first answer: ends stream and record with this outcome ("interrupted", "timeout",
  * "cancelled"). */
 void relay_interrupt(struct transit *t, wb_status error, const char *message, mono now);
-void relay_error(struct transit *t, wb_status error, const char *message, const struct next *next,
-                 mono now);
+void relay_error(struct transit *t, wb_status error, const char *message, const struct next *next);
 /* An error to somebody who has no transit. */
 void relay_refuse(struct router *r, struct service *s, struct span reply, struct span id,
                   bool stream, wb_status error, const char *message, int64_t retry_after_ms);
-void relay_release(struct transit *t, bool confirmed, mono now); /* sends what is held */
-void relay_suspects(struct transit *t, mono now); /* check (b) ended or its time ran out */
-void relay_front_up(struct router *r, mono now);
+void relay_release(struct transit *t, bool confirmed); /* sends what is held */
+void relay_suspects(struct transit *t, mono now);      /* check (b) ended or its time ran out */
+void relay_front_up(struct router *r);
 void relay_front_down(struct router *r, mono now);
 
 /* control.c */

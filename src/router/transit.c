@@ -59,7 +59,6 @@ struct transit *transit_create(struct router *r, struct service *s, const struct
     t->received = now;
     t->received_at = clock_wall();
     t->total_due = MONO_NEVER;
-    t->clock_due = MONO_NEVER;
     t->replies = (uint8_t)s->settings->replies;
     r->bytes_held += len;
     s->in_flight++;
@@ -109,12 +108,16 @@ void transit_place(struct transit *t, enum place place)
 void transit_arm(struct transit *t, enum clock_kind kind, mono due)
 {
     t->clock_kind = (uint8_t)kind;
-    t->clock_due = due;
     /* The heap's cap is the slab's: each transit owns one deadline, so it cannot be full but for
      * want of memory. */
     if (deadline_set(t->router->deadlines, &t->clock, mono_min(due, t->total_due)) != WB_OK)
         log_limited(&t->router->log_trouble, loop_now(t->router->loop), LOG_ERROR,
                     "no memory for a clock");
+}
+
+void transit_forget_token(struct transit *t)
+{
+    memset(t->token, 0, sizeof t->token);
 }
 
 void transit_dispose(struct transit *t)
