@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "wire/heartbeat.h"
+
 #define TOP(field)                                                                                 \
     .scope = SCOPE_TOP, .offset = offsetof(struct router_settings, field),                         \
     .size = sizeof(((struct router_settings *)0)->field)
@@ -157,12 +159,12 @@ const struct config_key config_keys[] = {
     {"subject", WORKER(subject), .type = TYPE_TEXT, .form = FORM_LITERAL, .required = true, .help = "where its requests go"},
     {"cancel_subject", WORKER(cancel_subject), .type = TYPE_TEXT, .form = FORM_LITERAL, .help = "where cancels go; absent: none are sent"},
     {"weight", WORKER(weight), .type = TYPE_INT, .fallback = "100", .min = 1, .max = 1000, .help = "its share of the load"},
-    {"capacity", WORKER(capacity), .type = TYPE_INT, .fallback = "0", .max = 1000000, .unit = "requests",
+    {"capacity", WORKER(capacity), .type = TYPE_INT, .fallback = "0", .max = HEARTBEAT_COUNT_MAX, .unit = "requests",
      .help = "requests at once; 0: no limit known"},
-    {"ranks", WORKER(ranks), .type = TYPE_INT, .fallback = "0", .max = 65536, .help = "number of its ranks; 0: none"},
+    {"ranks", WORKER(ranks), .type = TYPE_INT, .fallback = "0", .max = HEARTBEAT_RANKS_MAX, .help = "number of its ranks; 0: none"},
     {"class", WORKER(class_name), .type = TYPE_TEXT, .form = FORM_ID, .help = "its device class, as cpu"},
     {"adapters", WORKER(adapters), COUNT(static_settings, adapter_count), .type = TYPE_TEXTS, .form = FORM_LONG_NAME, .fallback = "[]",
-     .max = 1024, .help = "adapters that it holds"},
+     .max = HEARTBEAT_ADAPTERS_MAX, .help = "adapters that it holds"},
     {"heartbeat", WORKER(heartbeat), .type = TYPE_BOOL, .fallback = "false", .help = "its heartbeats are followed"},
 };
 /* clang-format on */

@@ -24,7 +24,7 @@ enum accept_bit {
     ACCEPT_ALL = 63
 };
 
-#define RETRY_CODES_MAX 16
+#define RETRY_CODES_MAX 32
 
 /* A plain NATS responder that stands in the config. */
 struct static_settings {

@@ -76,7 +76,7 @@ static wb_status decode(const cJSON *tree, struct binding *out)
 
 wb_status binding_decode(struct span json, struct binding *out)
 {
-    cJSON *tree = json.len <= BINDING_SIZE_MAX ? json_read(json) : NULL;
+    cJSON *tree = json.len <= BINDING_SIZE_MAX ? json_read(json, NULL) : NULL;
     wb_status status;
 
     memset(out, 0, sizeof *out);
