@@ -30,20 +30,13 @@ struct worker_private {
     size_t id_len;
     bool in_ejected;
     bool restored; /* by a heartbeat, at restored_at */
-    /* Each choice touches what follows, and the front of struct worker behind it. */
-    struct registry *registry;
-    uint32_t index; /* while listed */
-    bool listed;
-    bool candidate;      /* takes new requests and is healthy; counted in pool->candidates */
-    bool routable, free; /* as counted in the pool and told to the policy */
-    bool cpu;            /* class */
 };
 
 #define WORKER_LINE 64
-/* One block for both halves, laid so that what is touched most shares two cache lines. */
+/* One block, which begins on a line. */
 struct worker_whole {
-    struct worker_private priv;
     struct worker worker;
+    struct worker_private priv;
 };
 
 struct budget_second {

@@ -51,21 +51,15 @@ const char *reason_name(enum reason reason)
 
 static bool malformed_target(struct span target)
 {
-    return target.len > WB_NAME_MAX || memchr(target.ptr, '\0', target.len) != NULL;
-}
-
-static void copy_target(struct request *rq, struct span target)
-{
-    memcpy(rq->target, target.ptr, target.len);
-    rq->target[target.len] = '\0';
+    return target.len > WB_NAME_MAX ||
+           (target.len > 0 && memchr(target.ptr, '\0', target.len) != NULL);
 }
 
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params,
                   mono now)
 {
     (void)now;
-    memset(rq, 0, offsetof(struct request, target));
-    rq->target[0] = '\0';
+    memset(rq, 0, offsetof(struct request, tried));
     rq->state = REQUEST_NEW;
     rq->pool = pool;
     rq->idempotent = params->idempotent;
@@ -73,16 +67,13 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     rq->rank = -1;
     rq->target_rank = params->target_rank;
     rq->key = params->key;
-    if (params->target.len > 0) {
-        rq->malformed = malformed_target(params->target);
-        if (!rq->malformed)
-            copy_target(rq, params->target);
-    }
+    rq->target = params->target;
+    rq->malformed = malformed_target(params->target);
 }
 
 static bool has_target(const struct request *rq)
 {
-    return rq->target[0] != '\0';
+    return rq->target.len > 0;
 }
 
 static struct next fail(struct request *rq, wb_status error, mono now)
@@ -120,7 +111,7 @@ static struct next fail_by_cause(struct request *rq, mono now)
     switch (rq->last_cause) {
     case CAUSE_REFUSED:
         if (has_target(rq) && rq->tried_count > 0)
-            target = rq->tried[rq->tried_count - 1].worker;
+            target = rq->tried[rq->tried_count - 1];
         next = fail_overloaded(rq, target, now);
         next.forward_refusal = rq->refused;
         return next;
@@ -144,28 +135,17 @@ static struct next fail_by_cause(struct request *rq, mono now)
     return fail(rq, WB_NO_WORKER, now);
 }
 
-static unsigned tried_workers(const struct request *rq, struct worker *out[REQUEST_TRIED_MAX])
-{
-    for (unsigned i = 0; i < rq->tried_count; i++)
-        out[i] = rq->tried[i].worker;
-    return rq->tried_count;
-}
-
 static struct worker *choose_untried(struct request *rq, mono now)
 {
-    struct worker *tried[REQUEST_TRIED_MAX];
-    struct choice choice = {.key = rq->key, .tried = tried};
+    struct choice choice = {.key = rq->key, .tried = rq->tried, .tried_count = rq->tried_count};
 
-    choice.tried_count = tried_workers(rq, tried);
     return pool_choose(rq->pool, &choice, false, now);
 }
 
 static bool untried_left(const struct request *rq)
 {
-    struct worker *tried[REQUEST_TRIED_MAX];
-    unsigned count = tried_workers(rq, tried);
-
-    return count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, tried, count);
+    return rq->tried_count < REQUEST_TRIED_MAX &&
+           pool_has_untried(rq->pool, rq->tried, rq->tried_count);
 }
 
 /* Nobody is free among the untried. */
@@ -212,7 +192,7 @@ static struct next charge_chosen(struct request *rq, struct worker *w, mono now)
 
 static struct next choose_target(struct request *rq, mono wait_until, mono now)
 {
-    struct worker *w = pool_find(rq->pool, span_str(rq->target));
+    struct worker *w = pool_find(rq->pool, rq->target);
     wb_status status = target_status(w, rq->target_rank, now);
 
     if (status == WB_UNKNOWN_WORKER && mono_before(now, wait_until)) {
@@ -255,7 +235,8 @@ static void note_tried(struct request *rq, enum cause cause)
 {
     CHECK(rq->tried_count < REQUEST_TRIED_MAX);
     worker_ref(rq->charge.worker);
-    rq->tried[rq->tried_count++] = (struct tried){rq->charge.worker, cause};
+    rq->tried[rq->tried_count] = rq->charge.worker;
+    rq->tried_causes[rq->tried_count++] = (uint8_t)cause;
     rq->last_cause = cause;
     rq->rank = -1;
 }
@@ -426,12 +407,8 @@ void request_end(struct request *rq, mono now)
         return;
     rq->state = REQUEST_ENDED;
     (void)charge_release(&rq->charge, now);
-    while (rq->tried_count > 0) {
-        struct tried *tried = &rq->tried[--rq->tried_count];
-
-        worker_unref(tried->worker);
-        tried->worker = NULL;
-    }
+    while (rq->tried_count > 0)
+        worker_unref(rq->tried[--rq->tried_count]);
     worker_unref(rq->selected);
     rq->selected = NULL;
 }
@@ -444,7 +421,7 @@ struct advice request_advise(struct pool *pool, const struct request_params *par
     struct worker *w;
 
     advice.error = params_status(pool, target, params->target_rank, params->key);
-    if (target && malformed_target(params->target))
+    if (malformed_target(params->target))
         advice.error = WB_BAD_REQUEST;
     if (advice.error != WB_OK)
         return advice;

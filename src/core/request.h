@@ -50,11 +50,6 @@ const char *delivered_name(enum delivered delivered); /* no, maybe, yes */
 enum reason { REASON_POLICY, REASON_TARGET, REASON_FALLBACK, REASON_RETRY, REASON_COUNT };
 const char *reason_name(enum reason reason);
 
-struct tried {
-    struct worker *worker; /* a reference is held */
-    enum cause cause;
-};
-
 struct request {
     enum request_state state;
     struct pool *pool;
@@ -71,12 +66,13 @@ struct request {
     enum cause last_cause;
     int32_t rank;            /* -1: none */
     int32_t target_rank;     /* -1: none named */
-    struct span key;         /* hash key, owned by the router's message */
+    struct span target, key; /* the worker named and the hash key, in the router's message;
+                                empty: none */
     struct worker *selected; /* first choice, a reference is held */
     int64_t retry_after_ms;  /* of the last refusal; 0: none */
-    /* Not cleared at the start, since most requests touch neither. */
-    char target[WB_NAME_MAX + 1];          /* "": none */
-    struct tried tried[REQUEST_TRIED_MAX]; /* the first tried_count hold */
+    /* Not cleared at the start, since most requests try nobody in vain. */
+    struct worker *tried[REQUEST_TRIED_MAX]; /* the first tried_count hold, a reference each */
+    uint8_t tried_causes[REQUEST_TRIED_MAX]; /* enum cause */
 };
 
 enum next_kind {

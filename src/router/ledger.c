@@ -516,10 +516,10 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
     };
 
     for (unsigned i = 0; i < t->core.tried_count && rec.tried_count < RECORD_TRIED_MAX; i++) {
-        if (t->core.tried[i].cause == CAUSE_NONE)
+        if (t->core.tried_causes[i] == CAUSE_NONE)
             continue;
-        rec.tried[rec.tried_count].worker = span_str(t->core.tried[i].worker->id);
-        rec.tried[rec.tried_count++].cause = span_str(cause_name(t->core.tried[i].cause));
+        rec.tried[rec.tried_count].worker = span_str(t->core.tried[i]->id);
+        rec.tried[rec.tried_count++].cause = span_str(cause_name(t->core.tried_causes[i]));
     }
     if (end) {
         rec.finished_at = (wall){t->received_at.us + mono_diff_us(loop_now(r->loop), t->received)};

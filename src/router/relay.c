@@ -276,8 +276,8 @@ static wb_status error_body(struct transit *t, const struct trouble *e)
     unsigned n = 0;
 
     for (; n < t->core.tried_count && n < RECORD_TRIED_MAX; n++) {
-        tried[n].worker = span_str(t->core.tried[n].worker->id);
-        tried[n].cause = span_str(cause_name(t->core.tried[n].cause));
+        tried[n].worker = span_str(t->core.tried[n]->id);
+        tried[n].cause = span_str(cause_name(t->core.tried_causes[n]));
     }
     buf_clear(&r->body_out);
     return error_body_encode(&r->body_out, e->error, span_str(e->message), t->id, tried, n,

@@ -120,10 +120,13 @@ static bool create_tables(struct router *r)
     r->transits = slab_create(sizeof(struct transit), set->limits.in_flight);
     if (r->transits)
         slab_zero_only(r->transits, offsetof(struct transit, core));
+    r->smalls = slab_create(MESSAGE_SMALL, set->limits.in_flight);
+    if (r->smalls)
+        slab_zero_only(r->smalls, 0);
     r->static_subjects = map_create(set->limits.workers);
     r->hook = loop_hook_create(r->loop, before_sleep, r);
     r->timer = loop_timer_create(r->loop, on_timer, r);
-    return r->deadlines && r->transits && r->static_subjects && r->hook && r->timer;
+    return r->deadlines && r->transits && r->smalls && r->static_subjects && r->hook && r->timer;
 }
 
 static bool add_static(struct router *r, struct service *s, const struct static_settings *w,
@@ -436,6 +439,7 @@ void router_destroy(struct router *r)
     map_destroy(r->static_subjects);
     deadlines_destroy(r->deadlines);
     slab_destroy(r->transits);
+    slab_destroy(r->smalls);
     loop_timer_destroy(r->timer);
     loop_timer_destroy(r->drain_timer);
     if (r->hook)

@@ -33,7 +33,7 @@
 #define INBOX_SIZE (WB_SUBJECT_MAX + 16)
 #define MADE_ID_PREFIX_LEN 12 /* random, one per router's life */
 #define MADE_ID_LEN (MADE_ID_PREFIX_LEN + TOKEN_HANDLE_LEN)
-#define MESSAGE_SMALL 200 /* most requests fit, and cost 1 KiB besides their message */
+#define MESSAGE_SMALL 200 /* most requests fit */
 #define HOLD_BYTES_MAX (1024 * 1024)
 
 struct ledger;
@@ -96,8 +96,10 @@ struct transit {
     uint64_t entry;                                      /* the ledger's handle; 0: none */
     struct span subject, reply, headers, payload, trace; /* into memory */
     struct span id;                                      /* into memory, or `made` */
-    char *memory; /* subject, reply, headers, payload: `small` if they fit, else on the heap */
+    char *
+        memory; /* subject, reply, headers, payload: of router->smalls if they fit, else malloc's */
     size_t memory_len;
+    uint64_t small;            /* handle of memory; 0: malloc's */
     struct worker *server;     /* who gave the first answer; a reference is held */
     struct held *refusal;      /* last refusal, to be forwarded if nobody serves */
     struct held_list hold;     /* towards the client */
@@ -106,7 +108,6 @@ struct transit {
     /* From here on not cleared when taken: each is written before it is read. */
     struct request core;
     char made[MADE_ID_LEN];
-    char small[MESSAGE_SMALL];
 };
 
 struct transit_list {
@@ -141,6 +142,7 @@ struct router {
     struct loop_timer *timer;
     struct loop_hook *hook;
     struct slab *transits;
+    struct slab *smalls; /* memory of messages up to MESSAGE_SMALL */
     struct map *static_subjects;
     struct service *services;
     unsigned service_count;

@@ -19,6 +19,21 @@ size_t transit_key(struct span service, struct span id,
     return service.len + 1 + id.len;
 }
 
+/* Its own slab, so that a large message does not pay for the room of a small one. */
+static char *memory_take(struct router *r, size_t len, uint64_t *small)
+{
+    *small = 0;
+    return len <= MESSAGE_SMALL ? slab_take(r->smalls, small) : malloc(len);
+}
+
+static void memory_give(struct transit *t)
+{
+    if (t->small)
+        slab_give(t->router->smalls, t->small);
+    else
+        free(t->memory);
+}
+
 static struct span copy_in(char **at, struct span from)
 {
     struct span to = {*at, from.len};
@@ -42,7 +57,7 @@ struct transit *transit_create(struct router *r, struct service *s, const struct
     t = slab_take(r->transits, &handle);
     if (!t)
         return NULL;
-    t->memory = at = len <= sizeof t->small ? t->small : malloc(len);
+    t->memory = at = memory_take(r, len, &t->small);
     if (!at) {
         slab_give(r->transits, handle);
         return NULL;
@@ -140,8 +155,7 @@ void transit_dispose(struct transit *t)
     worker_unref(t->server);
     r->bytes_held -= t->memory_len;
     t->service->in_flight--;
-    if (t->memory != t->small)
-        free(t->memory);
+    memory_give(t);
     t->magic = 0;
     slab_give(r->transits, t->handle);
 }

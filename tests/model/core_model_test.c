@@ -27,7 +27,7 @@ struct live {
     struct request rq;
     bool used;
     unsigned sends;
-    char key[4];
+    char key[4], target[8];
     char sent_to[WB_NAME_MAX + 1];
 };
 
@@ -75,9 +75,9 @@ static void check_tried(const struct request *rq)
 {
     for (unsigned i = 0; i < rq->tried_count; i++) {
         for (unsigned j = 0; j < i; j++)
-            CHECK(strcmp(rq->tried[i].worker->id, rq->tried[j].worker->id) != 0);
+            CHECK(strcmp(rq->tried[i]->id, rq->tried[j]->id) != 0);
         if (rq->charge.worker != NULL)
-            CHECK(strcmp(rq->tried[i].worker->id, rq->charge.worker->id) != 0);
+            CHECK(strcmp(rq->tried[i]->id, rq->charge.worker->id) != 0);
     }
 }
 
@@ -97,15 +97,15 @@ static void follow(struct live *live, struct next next)
 
             CHECK(first->state == WORKER_READY && first->discovered);
             CHECK(first->capacity == 0 || worker_load_count(first) <= first->capacity);
-            CHECK(rq->target[0] == '\0' || strcmp(rq->target, first->id) == 0);
+            CHECK(rq->target.len == 0 || span_eq_str(rq->target, first->id));
             strcpy(before, first->id);
             if (vanish)
                 heartbeat((unsigned)atoi(before + 1), WORKER_LEAVING, first->epoch);
             next = request_resolve(rq, now);
             if (vanish && next.kind == NEXT_SEND) {
                 CHECK(strcmp(rq->charge.worker->id, before) != 0);
-                CHECK(rq->rank == -1 && rq->reason == REASON_FALLBACK && !rq->target[0]);
-                CHECK(rq->tried[rq->tried_count - 1].cause == CAUSE_GONE);
+                CHECK(rq->rank == -1 && rq->reason == REASON_FALLBACK && !rq->target.len);
+                CHECK(rq->tried_causes[rq->tried_count - 1] == CAUSE_GONE);
                 fallbacks++;
             }
             continue;
@@ -270,7 +270,6 @@ static void compare(void)
 
 static void start_request(void)
 {
-    char target[16] = "";
     struct request_params params = {.target_rank = -1};
     struct live *live = NULL;
 
@@ -279,14 +278,14 @@ static void start_request(void)
             live = &lives[i];
     if (live == NULL)
         return;
+    memset(live, 0, sizeof(*live));
     if (below(5) == 0)
-        snprintf(target, sizeof(target), "w%u", below(IDS));
+        snprintf(live->target, sizeof(live->target), "w%u", below(IDS));
     if (below(20) == 0)
         params.target_rank = (int32_t)below(3);
-    params.target = span_str(target);
+    params.target = span_str(live->target);
     params.idempotent = below(2);
     params.one_way = below(10) == 0;
-    memset(live, 0, sizeof(*live));
     live->used = true;
     snprintf(live->key, sizeof(live->key), "%u", below(100));
     params.key = span_str(live->key);

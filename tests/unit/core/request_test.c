@@ -110,7 +110,7 @@ START_TEST(the_first_answer_serves_and_history_stays)
     ck_assert_str_eq(rq.charge.worker->id, "b");
     ck_assert_uint_eq(rq.attempt, 2);
     ck_assert_uint_eq(rq.tried_count, 1);
-    ck_assert_str_eq(rq.tried[0].worker->id, "a");
+    ck_assert_str_eq(rq.tried[0]->id, "a");
     ck_assert_str_eq(rq.selected->id, "a");
     ck_assert_int_eq(rq.delivered, DELIVERED_NO);
     ck_assert_int_eq(pool_find(pool, SPAN_LIT("a"))->health, WORKER_EJECTED);
@@ -215,7 +215,7 @@ START_TEST(gone_between_choice_and_send_moves_the_charge_and_costs_no_number)
     ck_assert_str_eq(rq.charge.worker->id, "b");
     ck_assert_int_eq(rq.reason, REASON_FALLBACK);
     ck_assert_uint_eq(rq.attempt, 1);
-    ck_assert_int_eq(rq.tried[0].cause, CAUSE_GONE);
+    ck_assert_int_eq(rq.tried_causes[0], CAUSE_GONE);
     ck_assert_uint_eq(pool_find(pool, SPAN_LIT("b"))->occupancy, 1);
     request_unsendable(&rq, now);
     ck_assert_int_eq(rq.state, REQUEST_FAILED);
@@ -238,7 +238,7 @@ START_TEST(overloaded_at_resolve_is_refused_without_a_send)
     again(request_resolve(&rq, now));
     ck_assert_str_eq(rq.charge.worker->id, "b");
     ck_assert_uint_eq(rq.attempt, 1);
-    ck_assert_int_eq(rq.tried[0].cause, CAUSE_REFUSED);
+    ck_assert_int_eq(rq.tried_causes[0], CAUSE_REFUSED);
     ck_assert_int_eq(a->overloaded_until.us, 0); /* no mark */
     ck_assert_uint_eq(a->occupancy + a->refused, 0);
 }
