@@ -296,11 +296,11 @@ static void candidate(void *arg, struct worker *w)
 }
 
 /* Answers with the choice and its reasons; nothing is charged and no cursor moves. */
-static void advise(struct transit *t, const struct request_params *params, mono now)
+static void advise(struct transit *t, mono now)
 {
     struct router *r = t->router;
     struct pool *pool = t->service->pool;
-    struct advice a = request_advise(pool, params, now);
+    struct advice a = request_advise(&t->core, now);
     struct header_writer w;
     struct json j;
 
@@ -359,7 +359,7 @@ static void take(struct transit *t, struct wishes *w, mono now)
     if (w->wrong) {
         dispatch_give_up(t, WB_BAD_REQUEST, w->wrong, now);
     } else if (advice) {
-        advise(t, &params, now);
+        advise(t, now);
     } else if (!enter_map(t)) {
         dispatch_give_up(t, WB_DUPLICATE, "a request with this id is in flight here", now);
     } else {
