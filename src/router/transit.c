@@ -156,6 +156,14 @@ struct transit *transit_of_made_id(struct router *r, const struct service *s, st
     return t && t->made_id && t->service == s ? t : NULL;
 }
 
+void transit_forget_id(struct transit *t)
+{
+    CHECK(t->place == PLACE_HELD);
+    if (t->in_map)
+        map_remove(t->service->by_id, t->id);
+    t->in_map = t->made_id = false;
+}
+
 struct transit *transit_of_charge(const struct charge *charge)
 {
     struct request *rq = CONTAINER_OF(charge, struct request, charge);
