@@ -43,7 +43,8 @@ const char *delivered_name(enum delivered delivered)
 
 const char *reason_name(enum reason reason)
 {
-    static const char *const names[REASON_COUNT] = {"policy", "target", "fallback", "retry"};
+    static const char *const names[REASON_COUNT] = {"policy", "target", "fallback",
+                                                    "retry",  "prefer", "avoid"};
 
     CHECK((unsigned)reason < REASON_COUNT);
     return names[reason];
@@ -66,6 +67,7 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     rq->one_way = params->one_way;
     rq->rank = -1;
     rq->target_rank = params->target_rank;
+    rq->recalled_rank = -1;
     rq->key = params->key;
     rq->target = params->target;
     rq->malformed = malformed_target(params->target);
@@ -73,7 +75,17 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
 
 static bool has_target(const struct request *rq)
 {
-    return rq->target.len > 0;
+    return rq->recall == RECALL_NONE && rq->target.len > 0;
+}
+
+void request_recall(struct request *rq, enum recall how, struct span worker, int32_t rank)
+{
+    CHECK(rq->state == REQUEST_NEW);
+    if (how == RECALL_NONE || has_target(rq))
+        return;
+    rq->recall = (uint8_t)how;
+    rq->recalled_rank = rank;
+    rq->recalled = worker;
 }
 
 static struct next fail(struct request *rq, wb_status error, mono now)
@@ -135,11 +147,61 @@ static struct next fail_by_cause(struct request *rq, mono now)
     return fail(rq, WB_NO_WORKER, now);
 }
 
-static struct worker *choose_untried(struct request *rq, mono now)
-{
-    struct choice choice = {.key = rq->key, .tried = rq->tried, .tried_count = rq->tried_count};
+/* What a choice came to; worker NULL: nobody is free. */
+struct pick {
+    struct worker *worker;
+    int32_t rank;
+    enum reason reason;
+};
 
-    return pool_choose(rq->pool, &choice, false, now);
+static bool is_tried(const struct request *rq, const struct worker *w)
+{
+    for (unsigned i = 0; i < rq->tried_count; i++)
+        if (strcmp(rq->tried[i]->id, w->id) == 0)
+            return true;
+    return false;
+}
+
+/* The worker of the record, if it could be chosen now for all that is known of it. */
+static struct worker *recalled(const struct request *rq, enum recall how)
+{
+    struct worker *w = rq->recall == how ? pool_find(rq->pool, rq->recalled) : NULL;
+
+    return w != NULL && w->routable && !is_tried(rq, w) ? w : NULL;
+}
+
+/* By the policy among the untried, without the avoided one while there is another. */
+static struct pick pick_untried(const struct request *rq, bool peek, mono now)
+{
+    struct worker *tried[REQUEST_TRIED_MAX];
+    struct choice choice = {.key = rq->key, .tried = rq->tried, .tried_count = rq->tried_count};
+    struct pick pick = {NULL, -1, rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY};
+    struct worker *avoided = recalled(rq, RECALL_AVOID);
+
+    if (avoided != NULL && rq->tried_count < REQUEST_TRIED_MAX) {
+        memcpy(tried, rq->tried, rq->tried_count * sizeof(struct worker *));
+        tried[rq->tried_count] = avoided;
+        if (pool_has_untried(rq->pool, tried, rq->tried_count + 1u)) {
+            choice.tried = tried;
+            choice.tried_count++;
+            if (pick.reason == REASON_POLICY)
+                pick.reason = REASON_AVOID;
+        }
+    }
+    pick.worker = pool_choose(rq->pool, &choice, peek, now);
+    return pick;
+}
+
+static struct pick pick_worker(const struct request *rq, bool peek, mono now)
+{
+    struct worker *preferred = recalled(rq, RECALL_PREFER);
+    bool has_rank;
+
+    if (preferred == NULL || !preferred->free)
+        return pick_untried(rq, peek, now);
+    has_rank = rq->recalled_rank >= 0 && (uint32_t)rq->recalled_rank < preferred->ranks;
+    return (struct pick){preferred, has_rank ? rq->recalled_rank : -1,
+                         rq->tried_count > 0 ? REASON_RETRY : REASON_PREFER};
 }
 
 static bool untried_left(const struct request *rq)
@@ -169,12 +231,16 @@ static wb_status target_status(const struct worker *w, int32_t rank, mono now)
 }
 
 /* Constraints that no choice can meet. */
-static wb_status params_status(const struct pool *pool, bool target, int32_t rank, struct span key)
+static wb_status request_status(const struct request *rq)
 {
-    if (target)
+    const struct pool_options *options = &rq->pool->options;
+
+    if (rq->malformed)
+        return WB_BAD_REQUEST;
+    if (has_target(rq))
         return WB_OK;
-    if (rank >= 0 || pool->options.policy == POLICY_DIRECT ||
-        (pool->options.policy == POLICY_HASH && key.len == 0))
+    if (rq->target_rank >= 0 || options->policy == POLICY_DIRECT ||
+        (options->policy == POLICY_HASH && rq->key.len == 0))
         return WB_BAD_REQUEST;
     return WB_OK;
 }
@@ -214,21 +280,21 @@ static struct next choose_target(struct request *rq, mono wait_until, mono now)
 
 struct next request_choose(struct request *rq, mono wait_until, mono now)
 {
-    struct worker *w;
+    struct pick pick;
     wb_status status;
 
     CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING);
-    status = rq->malformed ? WB_BAD_REQUEST
-                           : params_status(rq->pool, has_target(rq), rq->target_rank, rq->key);
+    status = request_status(rq);
     if (status != WB_OK)
         return fail(rq, status, now);
     if (has_target(rq))
         return choose_target(rq, wait_until, now);
-    w = choose_untried(rq, now);
-    if (w == NULL)
+    pick = pick_worker(rq, false, now);
+    if (pick.worker == NULL)
         return fail_unchosen(rq, now);
-    rq->reason = rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY;
-    return charge_chosen(rq, w, now);
+    rq->reason = pick.reason;
+    rq->rank = pick.rank;
+    return charge_chosen(rq, pick.worker, now);
 }
 
 static void note_tried(struct request *rq, enum cause cause)
@@ -288,7 +354,7 @@ static bool fall_back(struct request *rq, mono now)
     note_tried(rq, CAUSE_GONE);
     if (has_target(rq) || rq->tried_count == REQUEST_TRIED_MAX)
         return false;
-    w = choose_untried(rq, now);
+    w = pick_untried(rq, false, now).worker;
     if (w == NULL)
         return false;
     charge_move(&rq->charge, w, now);
@@ -413,33 +479,39 @@ void request_end(struct request *rq, mono now)
     rq->selected = NULL;
 }
 
-struct advice request_advise(struct pool *pool, const struct request_params *params, mono now)
+static struct advice advise_target(const struct request *rq, mono now)
 {
-    bool target = params->target.len > 0;
-    struct advice advice = {.rank = -1, .reason = target ? REASON_TARGET : REASON_POLICY};
-    struct choice choice = {.key = params->key};
-    struct worker *w;
+    struct worker *w = pool_find(rq->pool, rq->target);
+    struct advice advice = {.rank = -1, .reason = REASON_TARGET};
 
-    advice.error = params_status(pool, target, params->target_rank, params->key);
-    if (malformed_target(params->target))
-        advice.error = WB_BAD_REQUEST;
+    advice.error = target_status(w, rq->target_rank, now);
     if (advice.error != WB_OK)
         return advice;
-    if (target) {
-        w = pool_find(pool, params->target);
-        advice.error = target_status(w, params->target_rank, now);
-        if (advice.error != WB_OK)
-            return advice;
-        advice.rank = params->target_rank;
-        if (advice.rank < 0 && w->ranks > 0)
-            advice.rank = (int32_t)(w->next_rank % w->ranks);
-    } else {
-        w = pool_choose(pool, &choice, true, now);
-        if (w == NULL) {
-            advice.error = pool->routable > 0 ? WB_OVERLOADED : WB_NO_WORKER;
-            return advice;
-        }
-    }
     advice.worker = w;
+    advice.rank = rq->target_rank;
+    if (advice.rank < 0 && w->ranks > 0)
+        advice.rank = (int32_t)(w->next_rank % w->ranks);
+    return advice;
+}
+
+struct advice request_advise(const struct request *rq, mono now)
+{
+    struct advice advice = {.rank = -1};
+    struct pick pick;
+
+    CHECK(rq->state == REQUEST_NEW);
+    advice.error = request_status(rq);
+    if (advice.error != WB_OK)
+        return advice;
+    if (has_target(rq))
+        return advise_target(rq, now);
+    pick = pick_worker(rq, true, now);
+    if (pick.worker == NULL) {
+        advice.error = pool_routable(rq->pool) > 0 ? WB_OVERLOADED : WB_NO_WORKER;
+        return advice;
+    }
+    advice.worker = pick.worker;
+    advice.rank = pick.rank;
+    advice.reason = pick.reason;
     return advice;
 }

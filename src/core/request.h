@@ -47,8 +47,19 @@ const char *cause_name(enum cause cause); /* no_responders, gone, refused, lost,
 enum delivered { DELIVERED_NO, DELIVERED_MAYBE, DELIVERED_YES };
 const char *delivered_name(enum delivered delivered); /* no, maybe, yes */
 
-enum reason { REASON_POLICY, REASON_TARGET, REASON_FALLBACK, REASON_RETRY, REASON_COUNT };
+enum reason {
+    REASON_POLICY,
+    REASON_TARGET,
+    REASON_FALLBACK,
+    REASON_RETRY,
+    REASON_PREFER,
+    REASON_AVOID,
+    REASON_COUNT
+};
 const char *reason_name(enum reason reason);
+
+/* What a client's retry asks of the worker that the record of its id names (Waybill-Retry). */
+enum recall { RECALL_NONE, RECALL_AVOID, RECALL_PREFER };
 
 struct request {
     enum request_state state;
@@ -61,11 +72,14 @@ struct request {
     bool malformed;  /* the target can't be a worker's id */
     bool refused;    /* a worker has sent a refusal, which may be forwarded at the end */
     bool progressed; /* present attempt: delivery is certain */
+    uint8_t recall;  /* enum recall; set: there is no target, and `recalled` names the worker */
     enum delivered delivered; /* worst over all attempts */
     enum reason reason;
     enum cause last_cause;
     int32_t rank;            /* -1: none */
     int32_t target_rank;     /* -1: none named */
+    int32_t recalled_rank;   /* -1: none recorded */
+    struct span recalled;    /* the record's worker, in the router's memory */
     struct span target, key; /* the worker named and the hash key, in the router's message;
                                 empty: none */
     struct worker *selected; /* first choice, a reference is held */
@@ -101,6 +115,14 @@ struct request_params {
 };
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params,
                   mono now);
+/* From NEW, before request_choose: the record of this id names worker and rank (-1: none), and the
+ * client wants it avoided or preferred. The name must live as long as the request; the worker may
+ * be unknown, or go. A target wins: with one this does nothing.
+ *
+ * Avoid: it is not chosen while another permitted worker is untried, busy or not. Prefer: it is
+ * chosen while it is free and untried, with the rank if it still has it; else the policy decides.
+ */
+void request_recall(struct request *rq, enum recall how, struct span worker, int32_t rank);
 /* From NEW, PAUSED or WAITING: chooses and charges. wait_until: while now is before it, an unknown
  * target is NEXT_WAIT. `NEXT_CHOSEN`, `NEXT_WAIT` or `NEXT_FAIL`. */
 struct next request_choose(struct request *rq, mono wait_until, mono now);
@@ -132,6 +154,6 @@ struct advice {
     wb_status error;
 };
 /* What request_choose would do for a NEW request, without doing it. */
-struct advice request_advise(struct pool *pool, const struct request_params *params, mono now);
+struct advice request_advise(const struct request *rq, mono now);
 
 #endif

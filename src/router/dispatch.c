@@ -291,6 +291,8 @@ void dispatch_clock(struct deadline *d, mono now)
                         now);
     } else if (total) {
         dispatch_give_up(t, WB_TIMEOUT, "the total time ran out", now);
+    } else if (t->place == PLACE_RECORD_WAIT) {
+        recall_late(t, now);
     } else if (t->place == PLACE_LINK_WAIT) {
         dispatch_give_up(t, WB_LINK_LOST,
                          "the link to NATS was down for the whole time of an attempt", now);

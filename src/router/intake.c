@@ -27,6 +27,7 @@ struct wishes {
     struct span target;
     int32_t rank;
     bool idempotent;
+    enum recall recall;
     const char *wrong; /* first thing found wrong, or NULL */
 };
 
@@ -169,6 +170,7 @@ static void read_accept(const struct transit *t, struct wishes *w)
         {RH_ADVISE, ACCEPT_ADVISE, "Waybill-Advise is not accepted by this service"},
         {RH_TIMEOUT_MS, ACCEPT_TIMEOUT, "Waybill-Timeout-Ms is not accepted by this service"},
         {RH_RETRY, ACCEPT_RETRY, "Waybill-Retry is not accepted by this service"},
+        {RH_REPLY, ACCEPT_RETRY, "Waybill-Reply is not accepted by this service"},
     };
 
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
@@ -176,8 +178,6 @@ static void read_accept(const struct transit *t, struct wishes *w)
             wrong(w, rules[i].text);
     if (w->given[RH_ADAPTER])
         wrong(w, "Waybill-Adapter is not served by this version");
-    if (w->given[RH_RETRY] || w->given[RH_REPLY])
-        wrong(w, "Waybill-Retry is not served by this version");
 }
 
 static void read_target(struct wishes *w)
@@ -203,6 +203,18 @@ static void read_target(struct wishes *w)
         wrong(w, "Waybill-Target is not <worker> or <worker>/<rank>");
     else
         w->target = value;
+}
+
+static void read_retry(struct wishes *w)
+{
+    if (!w->given[RH_RETRY])
+        return;
+    if (span_eq_str(w->value[RH_RETRY], "avoid"))
+        w->recall = RECALL_AVOID;
+    else if (span_eq_str(w->value[RH_RETRY], "prefer"))
+        w->recall = RECALL_PREFER;
+    else
+        wrong(w, "Waybill-Retry is not avoid or prefer");
 }
 
 static bool read_bool(struct wishes *w, enum request_header which, bool otherwise, const char *what)
@@ -296,11 +308,11 @@ static void candidate(void *arg, struct worker *w)
 }
 
 /* Answers with the choice and its reasons; nothing is charged and no cursor moves. */
-static void advise(struct transit *t, const struct request_params *params, mono now)
+static void advise(struct transit *t, mono now)
 {
     struct router *r = t->router;
     struct pool *pool = t->service->pool;
-    struct advice a = request_advise(pool, params, now);
+    struct advice a = request_advise(&t->core, now);
     struct header_writer w;
     struct json j;
 
@@ -331,6 +343,8 @@ static void advise(struct transit *t, const struct request_params *params, mono 
     json_end_object(&j);
     w = router_headers(r);
     header_add(&w, H_REQUEST_ID, t->id);
+    if (t->retry_unknown)
+        header_add(&w, H_RETRY_STATE, SPAN_LIT("unknown"));
     if (t->reply.len && header_close(&w) == WB_OK && json_status(&j) == WB_OK &&
         lane_publish(r->front, t->reply, SPAN_EMPTY, buf_span(&r->headers_out),
                      buf_span(&r->body_out)) != WB_OK)
@@ -338,34 +352,82 @@ static void advise(struct transit *t, const struct request_params *params, mono 
     transit_dispose(t);
 }
 
-static bool enter_map(struct transit *t)
+void intake_proceed(struct transit *t, mono now)
 {
+    if (t->advice)
+        advise(t, now);
+    else
+        dispatch_start(t, now);
+}
+
+/* A client's retry that knows the older request's reply subject is from who sent that one. */
+static bool may_replace(const struct transit *older, const struct wishes *w)
+{
+    struct span reply = w->value[RH_REPLY];
+
+    return w->recall != RECALL_NONE && w->given[RH_REPLY] && reply.len > 0 &&
+           span_eq(reply, older->reply);
+}
+
+/* Whatever is left of it then only holds an answer that is already in. */
+static void retire(struct transit *older, mono now)
+{
+    struct router *r = older->router;
+    uint64_t handle = older->handle;
+
+    dispatch_cancel(older, now);
+    older = slab_get(r->transits, handle);
+    if (older)
+        transit_forget_id(older);
+}
+
+static bool enter_map(struct transit *t, const struct wishes *w, mono now)
+{
+    struct map *by_id = t->service->by_id;
+    struct transit *older;
+    wb_status status = WB_EXISTS;
+
     if (t->made_id)
         return true;
-    if (transit_of_made_id(t->router, t->service, t->id))
-        return false;
-    t->in_map = map_put(t->service->by_id, t->id, t) == WB_OK;
+    older = transit_of_made_id(t->router, t->service, t->id);
+    if (!older)
+        status = map_put(by_id, t->id, t);
+    if (status == WB_EXISTS) {
+        if (!older)
+            older = map_get(by_id, t->id);
+        if (!may_replace(older, w))
+            return false;
+        retire(older, now);
+        status = map_put(by_id, t->id, t);
+    }
+    t->in_map = status == WB_OK;
     return t->in_map;
 }
 
 static void take(struct transit *t, struct wishes *w, mono now)
 {
     struct request_params params = params_of(t, w);
-    bool advice = read_bool(w, RH_ADVISE, false, "Waybill-Advise is not true or false");
 
-    if (advice && !t->service->settings->disclose)
+    t->advice = read_bool(w, RH_ADVISE, false, "Waybill-Advise is not true or false");
+    if (t->advice && !t->service->settings->disclose)
         wrong(w, "Waybill-Advise is refused: this service does not disclose its workers");
     request_init(&t->core, t->service->pool, &params, now);
     if (w->wrong) {
         dispatch_give_up(t, WB_BAD_REQUEST, w->wrong, now);
-    } else if (advice) {
-        advise(t, &params, now);
-    } else if (!enter_map(t)) {
-        dispatch_give_up(t, WB_DUPLICATE, "a request with this id is in flight here", now);
-    } else {
-        pool_note_request(t->service->pool, now);
-        dispatch_start(t, now);
+        return;
     }
+    if (!t->advice) {
+        if (!enter_map(t, w, now)) {
+            dispatch_give_up(t, WB_DUPLICATE, "a request with this id is in flight here", now);
+            return;
+        }
+        pool_note_request(t->service->pool, now);
+    }
+    /* A target wins: whom the record names does not matter then. */
+    if (w->recall != RECALL_NONE && w->target.len == 0)
+        recall_start(t, w->recall, now);
+    else
+        intake_proceed(t, now);
 }
 
 void intake_on_request(void *arg, const struct lane_message *m)
@@ -394,6 +456,7 @@ void intake_on_request(void *arg, const struct lane_message *m)
     read_id(t, &w);
     read_accept(t, &w);
     read_target(&w);
+    read_retry(&w);
     read_modes(t, &w);
     take(t, &w, now);
 }

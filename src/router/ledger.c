@@ -14,6 +14,10 @@
  * costs a few messages a second. A record that could not be written within GIVE_UP_MS is given up
  * and counted.
  *
+ * A client's retry may ask for a record that has not reached the bucket: each key leads to its
+ * newest entry. When that one is done the bucket is the place to ask, whatever older entries of the
+ * key still wait.
+ *
  * The rules of who may overwrite whom are spec section 6's: the first try of a first revision is a
  * plain put if the router made the id, else compare-and-set on 0; everything later is a
  * compare-and-set; on "wrong last sequence" (10071) the record is read and judge() decides. */
@@ -55,6 +59,7 @@ struct entry {
     bool ending;   /* the revision under way is the stream's end */
     bool open;     /* its stream runs: an end will come */
     bool replaces; /* the end stands in for a first revision that was given up */
+    bool newest;   /* of its key here: by_key leads to it */
     uint16_t key_len;
     uint32_t first_len, end_len;
     uint64_t handle, transit, rid, expect, revision;
@@ -76,6 +81,7 @@ struct ledger {
     struct router *router;
     struct slab *entries;
     struct entry_list lists[ENTRY_PLACES];
+    struct map *by_key; /* the newest entry of each key */
     uint64_t bytes;
     struct loop_timer *timer;
     struct loop_hook *hook;
@@ -128,6 +134,26 @@ static void put_in(struct entry *e, enum entry_place place, bool front)
     }
 }
 
+static struct span key_of(const struct entry *e)
+{
+    return span_of(e->first, e->key_len);
+}
+
+/* From here on its key leads to it, and not to an older entry of a request with the same id. */
+static void index_entry(struct entry *e)
+{
+    struct map *by_key = e->ledger->by_key;
+    wb_status status = map_put(by_key, key_of(e), e);
+
+    if (status == WB_EXISTS) {
+        struct entry *older = map_remove(by_key, key_of(e));
+
+        older->newest = false;
+        status = map_put(by_key, key_of(e), e);
+    }
+    e->newest = status == WB_OK;
+}
+
 static struct transit *transit_of(struct entry *e)
 {
     return e->transit ? slab_get(e->ledger->router->transits, e->transit) : NULL;
@@ -151,6 +177,8 @@ static void discard(struct entry *e)
         t->entry = 0;
     confirm(e, false);
     put_in(e, ENTRY_PLACES, false);
+    if (e->newest)
+        map_remove(l->by_key, key_of(e));
     l->bytes -= e->first_len + e->end_len;
     free(e->first);
     free(e->end);
@@ -236,14 +264,12 @@ static struct span value_of(const struct entry *e)
                      : span_of(e->first + e->key_len, e->first_len - e->key_len);
 }
 
-static size_t kv_subject(struct entry *e, char *out)
+static size_t kv_subject(const struct ledger *l, struct span key, char *out)
 {
-    struct ledger *l = e->ledger;
-
     memcpy(out, l->kv_prefix, l->kv_prefix_len);
     /* The analyzer loses track of the lists: discard() takes an entry off before it is freed. */
-    memcpy(out + l->kv_prefix_len, e->first, e->key_len); // NOLINT(clang-analyzer-unix.Malloc)
-    return l->kv_prefix_len + e->key_len;
+    memcpy(out + l->kv_prefix_len, key.ptr, key.len); // NOLINT(clang-analyzer-unix.Malloc)
+    return l->kv_prefix_len + key.len;
 }
 
 static bool send(struct entry *e, mono now)
@@ -263,9 +289,9 @@ static bool send(struct entry *e, mono now)
             return false;
         headers = buf_span(&l->scratch);
     }
-    status = lane_publish_known(l->router->back, span_of(subject, kv_subject(e, subject)),
-                                span_of(inbox, links_inbox(l->router, 'a', e->handle, inbox)),
-                                headers, value_of(e));
+    status = lane_publish_known(
+        l->router->back, span_of(subject, kv_subject(l, key_of(e), subject)),
+        span_of(inbox, links_inbox(l->router, 'a', e->handle, inbox)), headers, value_of(e));
     if (status == WB_TOO_LARGE || status == WB_INVALID) {
         give_up(e);
         return true;
@@ -297,20 +323,27 @@ static void pump(struct ledger *l, mono now)
     }
 }
 
+wb_status ledger_ask(struct ledger *l, struct span key, char kind, uint64_t handle)
+{
+    char subject[2 * WB_SUBJECT_MAX], inbox[INBOX_SIZE];
+    wb_status status;
+
+    buf_clear(&l->scratch);
+    status = js_msg_get_request(&l->scratch, span_of(subject, kv_subject(l, key, subject)));
+    if (status != WB_OK)
+        return status;
+    return lane_publish(l->router->back, span_str(l->get_subject),
+                        span_of(inbox, links_inbox(l->router, kind, handle, inbox)), SPAN_EMPTY,
+                        buf_span(&l->scratch));
+}
+
 static void read_record(struct entry *e, mono now)
 {
-    struct ledger *l = e->ledger;
-    char subject[2 * WB_SUBJECT_MAX], inbox[INBOX_SIZE];
-
     if (++e->rounds > ROUNDS_MAX) {
         give_up(e);
         return;
     }
-    buf_clear(&l->scratch);
-    if (js_msg_get_request(&l->scratch, span_of(subject, kv_subject(e, subject))) != WB_OK ||
-        lane_publish(l->router->back, span_str(l->get_subject),
-                     span_of(inbox, links_inbox(l->router, 'r', e->handle, inbox)), SPAN_EMPTY,
-                     buf_span(&l->scratch)) != WB_OK) {
+    if (ledger_ask(e->ledger, key_of(e), 'r', e->handle) != WB_OK) {
         again(e, now);
         return;
     }
@@ -582,6 +615,7 @@ bool ledger_first(struct transit *t, const char *outcome, int code, mono now)
     e->first_len = (uint32_t)buf_len(&l->data);
     memcpy(e->first, buf_span(&l->data).ptr, e->first_len);
     l->bytes += e->first_len;
+    index_entry(e);
     e->transit = t->handle;
     e->open = stream;
     e->expect = t->made_id ? NO_EXPECT : 0;
@@ -625,6 +659,18 @@ void ledger_end(struct transit *t, const char *outcome, int code, mono now)
     e->born = now;
     e->expect = e->replaces ? 0 : e->revision;
     put_in(e, ENTRY_QUEUED, false);
+}
+
+bool ledger_newest(const struct ledger *l, struct span key, struct span *value)
+{
+    const struct entry *e = map_get(l->by_key, key);
+
+    if (!e)
+        return false;
+    MAGIC_CHECK(e, ENTRY_MAGIC);
+    *value = e->end ? span_of(e->end, e->end_len)
+                    : span_of(e->first + e->key_len, e->first_len - e->key_len);
+    return true;
 }
 
 void ledger_link(struct ledger *l, bool up, mono now)
@@ -673,6 +719,7 @@ struct ledger *ledger_create(struct router *r)
         return NULL;
     l->router = r;
     l->entries = slab_create(sizeof(struct entry), ENTRIES_MAX + r->settings->limits.in_flight);
+    l->by_key = map_create(ENTRIES_MAX + r->settings->limits.in_flight);
     l->kv_prefix_len = (size_t)snprintf(l->kv_prefix, sizeof l->kv_prefix, "$KV.%s.", bucket);
     snprintf(l->get_subject, sizeof l->get_subject, "$JS.API.STREAM.MSG.GET.KV_%s", bucket);
     l->rid_prefix_len = (size_t)snprintf(l->rid_prefix, sizeof l->rid_prefix, "%s.%" PRId64 ".",
@@ -681,7 +728,7 @@ struct ledger *ledger_create(struct router *r)
     buf_init(&l->data, 256 * 1024);
     l->hook = loop_hook_create(r->loop, before_sleep, l);
     l->timer = loop_timer_create(r->loop, tick, l);
-    if (!l->entries || !l->hook || !l->timer) {
+    if (!l->entries || !l->by_key || !l->hook || !l->timer) {
         ledger_destroy(l);
         return NULL;
     }
@@ -716,6 +763,7 @@ void ledger_destroy(struct ledger *l)
         return;
     if (l->entries)
         slab_each(l->entries, free_entry, l);
+    map_destroy(l->by_key);
     slab_destroy(l->entries);
     loop_timer_destroy(l->timer);
     if (l->hook)

@@ -121,6 +121,7 @@ static void back_down(struct router *r, mono now)
     presence_down(r->presence);
     ledger_link(r->ledger, false, now);
     links_leave(r);
+    recall_link_down(r, now);
     for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
         next = t->next;
         t->link_broke = true;
@@ -262,6 +263,8 @@ static void on_inbox(void *arg, const struct lane_message *m)
     token = span_of(m->subject.ptr + m->subject.len - 1 - TOKEN_HANDLE_LEN, 1 + TOKEN_HANDLE_LEN);
     if (token.ptr[0] == 'a' || token.ptr[0] == 'r')
         ledger_on_inbox(r->ledger, token, m, now);
+    else if (token.ptr[0] == 'k')
+        recall_on_inbox(r, token, m, now);
     else
         presence_on_inbox(r->presence, token, m, now);
 }

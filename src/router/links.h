@@ -15,7 +15,8 @@ void links_retry_denied(struct router *r, mono now);
 void links_worker_joined(struct router *r, const struct pool *pool, mono now);
 
 /* The reply subject of a question of the router's own, and its length. `kind` tells on_inbox who
- * asked: a, r the ledger (acknowledgement, read); p, n presence (probe, stream names). */
+ * asked: a, r the ledger (acknowledgement, read); k recall (read); p, n presence (probe, stream
+ * names). */
 size_t links_inbox(const struct router *r, char kind, uint64_t handle, char out[INBOX_SIZE]);
 
 #endif

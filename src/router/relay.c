@@ -86,6 +86,8 @@ static void disclose(struct transit *t, struct header_writer *w)
         }
         header_add_u64(w, H_ATTEMPT, t->core.attempt);
     }
+    if (t->retry_unknown)
+        header_add(w, H_RETRY_STATE, SPAN_LIT("unknown"));
     t->disclosed = true;
 }
 

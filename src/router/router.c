@@ -348,9 +348,10 @@ static void drain_flushed(void *arg, bool ok)
 
 static void end_unfinished(struct router *r, mono now)
 {
-    static const enum place places[] = {PLACE_RUNNING, PLACE_LINK_WAIT, PLACE_START_WAIT};
+    static const enum place places[] = {PLACE_RUNNING, PLACE_RECORD_WAIT, PLACE_LINK_WAIT,
+                                        PLACE_START_WAIT};
 
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < sizeof places / sizeof places[0]; i++) {
         for (uint32_t n = r->places[places[i]].count; n > 0; n--) {
             struct transit *t = r->places[places[i]].first;
 

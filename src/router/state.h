@@ -5,6 +5,8 @@
  *
  *   running     its core request decides: an attempt is out, a stream runs, or a pause ticks
  *               (transit.clock is armed)
+ *   record_wait a client's retry, whose record is being read; nothing is chosen yet; ends by the
+ *               answer, by the clock, or with the back lane
  *   link_wait   the back lane is down, nothing can be chosen; ends by back up or by the clock
  *   start_wait  its target was not heard of yet; ends by a worker joining, or by the clock
  *   held        all answers are in and the charge is released, but the messages to the client wait
@@ -40,13 +42,21 @@ struct ledger;
 struct presence;
 struct monitor;
 
-enum place { PLACE_RUNNING, PLACE_LINK_WAIT, PLACE_START_WAIT, PLACE_HELD, PLACE_COUNT };
+enum place {
+    PLACE_RUNNING,
+    PLACE_RECORD_WAIT,
+    PLACE_LINK_WAIT,
+    PLACE_START_WAIT,
+    PLACE_HELD,
+    PLACE_COUNT
+};
 enum clock_kind {
     CLOCK_NONE,
     CLOCK_FIRST_REPLY,
     CLOCK_INACTIVITY,
     CLOCK_ONE_WAY,
     CLOCK_PAUSE,
+    CLOCK_RECORD,
     CLOCK_FRONT
 };
 
@@ -74,12 +84,14 @@ struct held_list {
 
 struct transit {
     unsigned magic;
-    uint8_t place, clock_kind, replies;
+    uint8_t place, clock_kind, replies, recall;
     bool filter_headers; /* some client header must not reach the worker */
     bool in_map;
-    bool made_id;   /* the router made the request id */
-    bool numbered;  /* the worker numbers its stream messages */
-    bool disclosed; /* the first forwarded answer has carried the disclosure */
+    bool made_id;       /* the router made the request id */
+    bool advice;        /* wants to be told the choice, not to be served */
+    bool retry_unknown; /* the record that its retry asked for could not be read */
+    bool numbered;      /* the worker numbers its stream messages */
+    bool disclosed;     /* the first forwarded answer has carried the disclosure */
     bool held_for_ack, held_for_front;
     bool link_broke;  /* the back lane was lost while this attempt was out */
     bool ack_checked; /* suspects were looked into: take messages as they are */
@@ -100,6 +112,7 @@ struct transit {
         memory; /* subject, reply, headers, payload: of router->smalls if they fit, else malloc's */
     size_t memory_len;
     uint64_t small;            /* handle of memory; 0: malloc's */
+    char *recalled;            /* the worker of this id's record, for core; NULL: none */
     struct worker *server;     /* who gave the first answer; a reference is held */
     struct held *refusal;      /* last refusal, to be forwarded if nobody serves */
     struct held_list hold;     /* towards the client */
@@ -194,6 +207,8 @@ void transit_forget_token(struct transit *t); /* what comes for the attempt from
 void transit_dispose(struct transit *t);
 /* The transit in flight of an id that this router made; NULL: none, or not such an id. */
 struct transit *transit_of_made_id(struct router *r, const struct service *s, struct span id);
+/* t only holds messages that wait to be sent: its id leads to it no more and may be used again. */
+void transit_forget_id(struct transit *t);
 struct transit *transit_of_charge(const struct charge *charge);
 size_t transit_key(struct span service, struct span id,
                    char out[WB_NAME_MAX + WB_REQUEST_ID_MAX + 2]);
@@ -204,8 +219,17 @@ void held_clear(struct held_list *list);
 
 /* intake.c */
 void intake_on_request(void *arg, const struct lane_message *m);
+/* Checked, and its record read if it asked for that: to be sent, or told what would be. */
+void intake_proceed(struct transit *t, mono now);
 bool intake_refuses(struct router *r,
                     const struct lane_message *m); /* hostile reply subject: counted and logged */
+
+/* recall.c */
+/* Looks for the record of t's id; intake_proceed follows, now or later. */
+void recall_start(struct transit *t, enum recall how, mono now);
+void recall_on_inbox(struct router *r, struct span token, const struct lane_message *m, mono now);
+void recall_late(struct transit *t, mono now); /* its clock ran out */
+void recall_link_down(struct router *r, mono now);
 
 /* dispatch.c */
 void dispatch_start(struct transit *t, mono now);

@@ -152,6 +152,7 @@ void transit_dispose(struct transit *t)
     transit_place(t, PLACE_COUNT);
     held_clear(&t->hold);
     free(t->refusal);
+    free(t->recalled);
     worker_unref(t->server);
     r->bytes_held -= t->memory_len;
     t->service->in_flight--;
@@ -168,6 +169,14 @@ struct transit *transit_of_made_id(struct router *r, const struct service *s, st
         return NULL;
     t = slab_get(r->transits, (uint64_t)id_decode(id.ptr + MADE_ID_PREFIX_LEN, TOKEN_HANDLE_LEN));
     return t && t->made_id && t->service == s ? t : NULL;
+}
+
+void transit_forget_id(struct transit *t)
+{
+    CHECK(t->place == PLACE_HELD);
+    if (t->in_map)
+        map_remove(t->service->by_id, t->id);
+    t->in_map = t->made_id = false;
 }
 
 struct transit *transit_of_charge(const struct charge *charge)

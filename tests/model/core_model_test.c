@@ -29,6 +29,9 @@ struct live {
     unsigned sends;
     char key[4], target[8];
     char sent_to[WB_NAME_MAX + 1];
+    enum recall how; /* what a retry of the client asks for */
+    char recalled[16];
+    int32_t recalled_rank;
 };
 
 static struct rng rng;
@@ -38,7 +41,8 @@ static struct shadow shadows[IDS];
 static struct live lives[LIVE];
 static mono now;
 static bool link_up;
-static uint64_t answered, fallbacks, lost, exhausted;
+static unsigned ids; /* of IDS, in use */
+static uint64_t answered, fallbacks, lost, exhausted, avoided, avoided_used, preferred;
 
 static unsigned below(unsigned n)
 {
@@ -81,6 +85,63 @@ static void check_tried(const struct request *rq)
     }
 }
 
+static bool naive_tried(const struct request *rq, const struct worker *w)
+{
+    for (unsigned i = 0; i < rq->tried_count; i++)
+        if (strcmp(rq->tried[i]->id, w->id) == 0)
+            return true;
+    return false;
+}
+
+struct others {
+    const struct request *rq;
+    unsigned untried; /* routable, and neither tried nor the recalled one */
+};
+
+static bool naive_routable(const struct worker *w);
+
+static void count_other(void *arg, struct worker *w)
+{
+    struct others *others = arg;
+
+    if (naive_routable(w) && !naive_tried(others->rq, w) &&
+        !span_eq_str(others->rq->recalled, w->id))
+        others->untried++;
+}
+
+/* Who was avoided is chosen only where there is no other; who was preferred is passed over only
+ * where it is not free or was tried. `moved`: chosen anew before the send, by the policy alone. */
+static void check_recall(const struct live *live, bool moved)
+{
+    const struct request *rq = &live->rq;
+    const struct worker *named = live->how ? pool_find(pool, span_str(live->recalled)) : NULL;
+    bool is_named = live->how && strcmp(rq->charge.worker->id, live->recalled) == 0;
+    struct others others = {rq, 0};
+
+    if (rq->target.len && !rq->recall) {
+        CHECK(rq->reason == REASON_TARGET);
+        return;
+    }
+    CHECK(rq->reason != REASON_TARGET && (enum recall)rq->recall == live->how);
+    CHECK(rq->reason != REASON_AVOID || (live->how == RECALL_AVOID && !is_named));
+    CHECK(rq->reason != REASON_PREFER || (live->how == RECALL_PREFER && is_named));
+    CHECK(rq->rank == -1 ||
+          (live->how == RECALL_PREFER && is_named && !moved && rq->rank == live->recalled_rank &&
+           (uint32_t)rq->rank < rq->charge.worker->ranks));
+    if (live->how == RECALL_AVOID && is_named) {
+        pool_each(pool, count_other, &others);
+        CHECK(others.untried == 0);
+        avoided_used++;
+    } else if (live->how == RECALL_AVOID && rq->reason == REASON_AVOID) {
+        avoided++;
+    } else if (live->how == RECALL_PREFER && named && !is_named && !moved) {
+        CHECK(naive_tried(rq, named) || !naive_routable(named) ||
+              worker_standing(named, now) != STANDING_FREE);
+    }
+    if (rq->reason == REASON_PREFER)
+        preferred++;
+}
+
 static void heartbeat(unsigned number, enum worker_state state, int64_t epoch);
 
 static void follow(struct live *live, struct next next)
@@ -97,14 +158,17 @@ static void follow(struct live *live, struct next next)
 
             CHECK(first->state == WORKER_READY && first->discovered);
             CHECK(first->capacity == 0 || worker_load_count(first) <= first->capacity);
-            CHECK(rq->target.len == 0 || span_eq_str(rq->target, first->id));
+            CHECK(rq->recall || rq->target.len == 0 || span_eq_str(rq->target, first->id));
+            check_recall(live, false);
             strcpy(before, first->id);
             if (vanish)
                 heartbeat((unsigned)atoi(before + 1), WORKER_LEAVING, first->epoch);
             next = request_resolve(rq, now);
             if (vanish && next.kind == NEXT_SEND) {
                 CHECK(strcmp(rq->charge.worker->id, before) != 0);
-                CHECK(rq->rank == -1 && rq->reason == REASON_FALLBACK && !rq->target.len);
+                CHECK(rq->rank == -1 && rq->reason == REASON_FALLBACK);
+                CHECK(rq->recall || !rq->target.len);
+                check_recall(live, true);
                 CHECK(rq->tried_causes[rq->tried_count - 1] == CAUSE_GONE);
                 fallbacks++;
             }
@@ -217,21 +281,37 @@ static uint32_t naive_occupancy(const struct worker *w)
     return n;
 }
 
-static void tally_worker(void *arg, struct worker *w)
+static void count_healthy(void *arg, struct worker *w)
 {
     struct tally *tally = arg;
-    const struct shadow *shadow = shadow_of(w);
-    bool admits = w->state == WORKER_READY || w->state == WORKER_BUSY;
 
-    CHECK(shadow->known && w->discovered && shadow->epoch == w->epoch && shadow->state == w->state);
-    CHECK(w->occupancy == naive_occupancy(w));
-    tally->known++;
-    if (!admits)
+    if (w->state != WORKER_READY && w->state != WORKER_BUSY)
         return;
     if (w->health == WORKER_HEALTHY)
         tally->healthy++;
     else if (tally->resort == NULL || mono_before(w->ejected_until, tally->resort->ejected_until))
         tally->resort = w;
+}
+
+static bool naive_routable(const struct worker *w)
+{
+    struct tally tally = {0};
+
+    if (w->state != WORKER_READY && w->state != WORKER_BUSY)
+        return false;
+    pool_each(pool, count_healthy, &tally);
+    return tally.healthy > 0 ? w->health == WORKER_HEALTHY : w == tally.resort;
+}
+
+static void tally_worker(void *arg, struct worker *w)
+{
+    struct tally *tally = arg;
+    const struct shadow *shadow = shadow_of(w);
+
+    CHECK(shadow->known && w->discovered && shadow->epoch == w->epoch && shadow->state == w->state);
+    CHECK(w->occupancy == naive_occupancy(w));
+    tally->known++;
+    count_healthy(tally, w);
 }
 
 static void tally_free(void *arg, struct worker *w)
@@ -280,7 +360,7 @@ static void start_request(void)
         return;
     memset(live, 0, sizeof(*live));
     if (below(5) == 0)
-        snprintf(live->target, sizeof(live->target), "w%u", below(IDS));
+        snprintf(live->target, sizeof(live->target), "w%u", below(ids));
     if (below(20) == 0)
         params.target_rank = (int32_t)below(3);
     params.target = span_str(live->target);
@@ -290,9 +370,17 @@ static void start_request(void)
     snprintf(live->key, sizeof(live->key), "%u", below(100));
     params.key = span_str(live->key);
     request_init(&live->rq, pool, &params, now);
+    if (below(3) == 0) {
+        enum recall how = below(2) ? RECALL_AVOID : RECALL_PREFER;
+
+        live->how = live->target[0] ? RECALL_NONE : how; /* a target wins */
+        live->recalled_rank = (int32_t)below(3) - 1;
+        snprintf(live->recalled, sizeof(live->recalled), "w%u", below(ids));
+        request_recall(&live->rq, how, span_str(live->recalled), live->recalled_rank);
+    }
     pool_note_request(pool, now);
     if (below(4) == 0) {
-        struct advice advice = request_advise(pool, &params, now);
+        struct advice advice = request_advise(&live->rq, now);
         struct next next;
 
         CHECK((advice.worker == NULL) == (advice.error != WB_OK));
@@ -375,7 +463,7 @@ static void toggle_link(void)
 
 static void event(void)
 {
-    unsigned kind = below(100), number = below(IDS);
+    unsigned kind = below(100), number = below(ids);
     struct live *live = &lives[below(LIVE)];
 
     pass_time(1);
@@ -401,7 +489,7 @@ static void event(void)
     }
 }
 
-static void run(enum policy_kind policy, unsigned long events, uint64_t seed)
+static void run(enum policy_kind policy, unsigned long events, uint64_t seed, unsigned workers)
 {
     struct registry_options options = {.max_workers = IDS,
                                        .worker_bytes = 4096,
@@ -416,6 +504,7 @@ static void run(enum policy_kind policy, unsigned long events, uint64_t seed)
                                      .budget_percent = 20};
 
     rng_seed(&rng, seed);
+    ids = workers;
     memset(shadows, 0, sizeof(shadows));
     now = (mono){1000000};
     link_up = true;
@@ -441,9 +530,16 @@ int main(int argc, char **argv)
 
     for (int policy = 0; policy < POLICY_COUNT; policy++)
         for (unsigned part = 0; part < 4; part++)
-            run((enum policy_kind)policy, events / POLICY_COUNT / 4, seed * 100 + part);
-    printf("answered %llu, fallbacks %llu, lost %llu, without an answer %llu\n",
-           (unsigned long long)answered, (unsigned long long)fallbacks, (unsigned long long)lost,
-           (unsigned long long)exhausted);
-    return answered > 0 && fallbacks > 0 && lost > 0 && exhausted > 0 ? 0 : 1;
+            run((enum policy_kind)policy, events / POLICY_COUNT / 4, seed * 100 + part,
+                part == 3 ? 2 : IDS); /* of two, the last one left is often the avoided one */
+    printf(
+        "answered %llu, fallbacks %llu, lost %llu, without an answer %llu, avoided %llu (used all "
+        "the same %llu), preferred %llu\n",
+        (unsigned long long)answered, (unsigned long long)fallbacks, (unsigned long long)lost,
+        (unsigned long long)exhausted, (unsigned long long)avoided,
+        (unsigned long long)avoided_used, (unsigned long long)preferred);
+    return answered > 0 && fallbacks > 0 && lost > 0 && exhausted > 0 && avoided > 0 &&
+                   avoided_used > 0 && preferred > 0
+               ? 0
+               : 1;
 }

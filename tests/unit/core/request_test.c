@@ -88,6 +88,14 @@ static void again(struct next next)
     request_sent(&rq, 10, now);
 }
 
+static struct advice advice(void)
+{
+    struct request asked;
+
+    request_init(&asked, pool, &params, now);
+    return request_advise(&asked, now);
+}
+
 static void fails(struct next next, wb_status error)
 {
     ck_assert_int_eq(next.kind, NEXT_FAIL);
@@ -291,7 +299,7 @@ START_TEST(a_target_is_exact)
     params.target = SPAN_LIT("a");
     for (int i = 0; i < 3; i++) { /* by rotation */
         worker_eject(a, now);     /* the caller knows better */
-        ck_assert_int_eq(request_advise(pool, &params, now).rank, i % 2);
+        ck_assert_int_eq(advice().rank, i % 2);
         out();
         ck_assert_str_eq(rq.charge.worker->id, "a");
         ck_assert_int_eq(rq.rank, i % 2);
@@ -363,7 +371,7 @@ START_TEST(constraints_that_cannot_be_met_are_bad_requests)
     request_end(&rq, now);
     open_pool(POLICY_DIRECT, 20);
     beat("a", WORKER_READY);
-    ck_assert_int_eq(request_advise(pool, &params, now).error, WB_BAD_REQUEST);
+    ck_assert_int_eq(advice().error, WB_BAD_REQUEST);
     fails(start(), WB_BAD_REQUEST);
     request_end(&rq, now);
     params.target = SPAN_LIT("a");
@@ -404,12 +412,181 @@ START_TEST(an_answer_restores_an_ejected_worker)
 }
 END_TEST
 
+/* A retry of the client, whose id has a record of this worker. */
+static struct next recalls(enum recall how, const char *worker, int32_t rank)
+{
+    request_end(&rq, now);
+    request_init(&rq, pool, &params, now);
+    request_recall(&rq, how, span_str(worker), rank);
+    return request_choose(&rq, (mono){0}, now);
+}
+
+static void chosen(struct next next, const char *worker, enum reason reason)
+{
+    ck_assert_int_eq(next.kind, NEXT_CHOSEN);
+    ck_assert_str_eq(rq.charge.worker->id, worker);
+    ck_assert_str_eq(reason_name(rq.reason), reason_name(reason));
+}
+
+START_TEST(avoid_excludes_the_recorded_worker_while_there_is_another)
+{
+    beat("a", WORKER_READY);
+    chosen(recalls(RECALL_AVOID, "a", -1), "a", REASON_POLICY); /* nobody else: it is used */
+    beat("b", WORKER_READY);
+    for (int i = 0; i < 4; i++)
+        chosen(recalls(RECALL_AVOID, "a", -1), "b", REASON_AVOID);
+    beat("b", WORKER_BUSY); /* busy is not gone: the avoided one is still not the one */
+    fails(recalls(RECALL_AVOID, "a", -1), WB_OVERLOADED);
+    beat("b", WORKER_DRAINING);
+    chosen(recalls(RECALL_AVOID, "a", -1), "a", REASON_POLICY);
+    beat("b", WORKER_LEAVING);
+    chosen(recalls(RECALL_AVOID, "a", -1), "a", REASON_POLICY);
+}
+END_TEST
+
+START_TEST(avoid_of_a_worker_that_is_gone_or_not_routable_excludes_nobody)
+{
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    beat("c", WORKER_DRAINING);
+    ck_assert_int_eq(recalls(RECALL_AVOID, "x", -1).kind, NEXT_CHOSEN);
+    ck_assert_int_eq(rq.reason, REASON_POLICY);
+    ck_assert_int_eq(recalls(RECALL_AVOID, "c", -1).kind, NEXT_CHOSEN);
+    ck_assert_int_eq(rq.reason, REASON_POLICY);
+}
+END_TEST
+
+START_TEST(avoid_holds_in_the_requests_own_retries_until_nobody_else_is_untried)
+{
+    struct next next;
+
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    beat("c", WORKER_READY);
+    chosen(recalls(RECALL_AVOID, "b", -1), "a", REASON_AVOID);
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    request_sent(&rq, 10, now);
+    again(request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now));
+    ck_assert_str_eq(rq.charge.worker->id, "c");
+    ck_assert_int_eq(rq.reason, REASON_RETRY); /* the last that applied */
+    next = request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now);
+    again(next);
+    ck_assert_str_eq(rq.charge.worker->id, "b");
+    request_answered(&rq, now);
+}
+END_TEST
+
+START_TEST(avoid_holds_when_the_chosen_one_vanishes_before_the_send)
+{
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    beat("c", WORKER_READY);
+    chosen(recalls(RECALL_AVOID, "b", -1), "a", REASON_AVOID);
+    beat("a", WORKER_LEAVING);
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    ck_assert_str_eq(rq.charge.worker->id, "c");
+    ck_assert_int_eq(rq.reason, REASON_FALLBACK);
+}
+END_TEST
+
+START_TEST(prefer_chooses_the_recorded_worker_and_its_rank_while_it_is_free)
+{
+    struct worker_report report = report_of("b");
+
+    report.ranks = 2;
+    beat("a", WORKER_READY);
+    pool_report(pool, &report, now);
+    beat("c", WORKER_READY);
+    for (int i = 0; i < 4; i++) {
+        chosen(recalls(RECALL_PREFER, "b", 1), "b", REASON_PREFER);
+        ck_assert_int_eq(rq.rank, 1);
+    }
+    chosen(recalls(RECALL_PREFER, "b", 2), "b", REASON_PREFER);
+    ck_assert_int_eq(rq.rank, -1); /* it has no such rank any more */
+    chosen(recalls(RECALL_PREFER, "b", -1), "b", REASON_PREFER);
+    ck_assert_int_eq(rq.rank, -1);
+    report.state = WORKER_BUSY;
+    pool_report(pool, &report, now);
+    chosen(recalls(RECALL_PREFER, "b", 1), "a", REASON_POLICY);
+    ck_assert_int_eq(rq.rank, -1); /* a rank never travels */
+    chosen(recalls(RECALL_PREFER, "x", 1), "c", REASON_POLICY);
+    worker_eject(pool_find(pool, SPAN_LIT("c")), now);
+    chosen(recalls(RECALL_PREFER, "c", -1), "a", REASON_POLICY);
+}
+END_TEST
+
+START_TEST(a_preferred_worker_that_vanishes_before_the_send_leaves_the_choice_to_the_policy)
+{
+    struct worker_report report = report_of("b");
+
+    report.ranks = 2;
+    beat("a", WORKER_READY);
+    pool_report(pool, &report, now);
+    chosen(recalls(RECALL_PREFER, "b", 1), "b", REASON_PREFER);
+    beat("b", WORKER_LEAVING);
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    ck_assert_str_eq(rq.charge.worker->id, "a");
+    ck_assert_int_eq(rq.rank, -1);
+    ck_assert_int_eq(rq.reason, REASON_FALLBACK);
+}
+END_TEST
+
+START_TEST(a_preferred_worker_is_tried_once)
+{
+    params.idempotent = true;
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    chosen(recalls(RECALL_PREFER, "b", -1), "b", REASON_PREFER);
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    request_sent(&rq, 10, now);
+    again(request_failed(&rq, CAUSE_TIMEOUT, 0, now));
+    ck_assert_str_eq(rq.charge.worker->id, "a");
+    ck_assert_int_eq(rq.reason, REASON_RETRY);
+}
+END_TEST
+
+START_TEST(a_target_wins_over_a_record)
+{
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    params.target = SPAN_LIT("a");
+    chosen(recalls(RECALL_AVOID, "a", -1), "a", REASON_TARGET);
+    chosen(recalls(RECALL_PREFER, "b", 0), "a", REASON_TARGET);
+    ck_assert_int_eq(rq.rank, -1);
+}
+END_TEST
+
+START_TEST(advice_heeds_the_record_and_changes_nothing)
+{
+    struct advice told;
+    struct request asked;
+
+    beat("a", WORKER_READY);
+    beat("b", WORKER_READY);
+    for (int i = 0; i < 3; i++) {
+        request_init(&asked, pool, &params, now);
+        request_recall(&asked, i % 2 ? RECALL_PREFER : RECALL_AVOID, SPAN_LIT("b"), -1);
+        told = request_advise(&asked, now);
+        ck_assert_str_eq(told.worker->id, i % 2 ? "b" : "a");
+        ck_assert_int_eq(told.reason, i % 2 ? REASON_PREFER : REASON_AVOID);
+    }
+    beat("a", WORKER_BUSY);
+    request_init(&asked, pool, &params, now);
+    request_recall(&asked, RECALL_AVOID, SPAN_LIT("b"), -1);
+    told = request_advise(&asked, now);
+    ck_assert_ptr_null(told.worker);
+    ck_assert_int_eq(told.error, WB_OVERLOADED);
+}
+END_TEST
+
 START_TEST(names_are_those_of_the_contract)
 {
     ck_assert_str_eq(cause_name(CAUSE_NO_RESPONDERS), "no_responders");
     ck_assert_str_eq(cause_name(CAUSE_INTERRUPTED), "interrupted");
     ck_assert_str_eq(delivered_name(DELIVERED_MAYBE), "maybe");
     ck_assert_str_eq(reason_name(REASON_RETRY), "retry");
+    ck_assert_str_eq(reason_name(REASON_PREFER), "prefer");
+    ck_assert_str_eq(reason_name(REASON_AVOID), "avoid");
     ck_assert_str_eq(worker_event_name(WORKER_EVENT_DUPLICATE), "duplicate_worker");
     ck_assert_str_eq(worker_standing_name(STANDING_FREE), "free");
     ck_assert_str_eq(worker_state_name(WORKER_LEAVING), "leaving");
@@ -438,6 +615,16 @@ int main(void)
     tcase_add_test(tests, constraints_that_cannot_be_met_are_bad_requests);
     tcase_add_test(tests, the_budget_bounds_retries_but_not_after_no_responders);
     tcase_add_test(tests, an_answer_restores_an_ejected_worker);
+    tcase_add_test(tests, avoid_excludes_the_recorded_worker_while_there_is_another);
+    tcase_add_test(tests, avoid_of_a_worker_that_is_gone_or_not_routable_excludes_nobody);
+    tcase_add_test(tests, avoid_holds_in_the_requests_own_retries_until_nobody_else_is_untried);
+    tcase_add_test(tests, avoid_holds_when_the_chosen_one_vanishes_before_the_send);
+    tcase_add_test(tests, prefer_chooses_the_recorded_worker_and_its_rank_while_it_is_free);
+    tcase_add_test(
+        tests, a_preferred_worker_that_vanishes_before_the_send_leaves_the_choice_to_the_policy);
+    tcase_add_test(tests, a_preferred_worker_is_tried_once);
+    tcase_add_test(tests, a_target_wins_over_a_record);
+    tcase_add_test(tests, advice_heeds_the_record_and_changes_nothing);
     tcase_add_test(tests, names_are_those_of_the_contract);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
