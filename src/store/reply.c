@@ -46,7 +46,8 @@ static uint64_t sequence_of(const cJSON *tree)
 {
     const cJSON *seq = cJSON_GetObjectItemCaseSensitive(tree, "seq");
 
-    return cJSON_IsNumber(seq) && seq->valuedouble >= 1 && seq->valuedouble < 9e15
+    return cJSON_IsNumber(seq) && seq->valuedouble >= 1 &&
+                   seq->valuedouble < 9e15 /* exact in a double */
                ? (uint64_t)seq->valuedouble
                : 0;
 }
@@ -154,7 +155,7 @@ wb_status reply_read_message(struct span json, struct reply_message *out)
     if (status == WB_OK && data && *data && !out->deleted) {
         out->value = from_base64(data, &out->value_len);
         if (!out->value)
-            status = WB_NO_MEMORY;
+            status = WB_IO;
     }
     cJSON_Delete(tree);
     return status;
