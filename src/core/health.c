@@ -196,6 +196,7 @@ static mono silence_end(const struct worker *w, mono now)
 
 wb_status worker_listen(struct worker *w, mono now)
 {
+    w->priv->overdue_at = (mono){0};
     return deadline_set(w->pool->registry->deadlines, &w->priv->silence, silence_end(w, now));
 }
 
@@ -206,11 +207,39 @@ void worker_alive(struct worker *w, mono now)
         CHECK(worker_listen(w, now) == WB_OK);
 }
 
+/* Silence says something of the worker only if the link would have brought its word: one that is
+ * dead and has not been found out yet brings nobody's. */
+static bool silence_counts(struct worker *w, mono now)
+{
+    struct worker_private *p = w->priv;
+    const struct registry_options *options = &w->pool->registry->options;
+
+    if (options->events.prove_link == NULL)
+        return true;
+    if (p->overdue_at.us == 0)
+        p->overdue_at = now;
+    if (!mono_before(w->pool->registry->proved_until, p->overdue_at))
+        return true;
+    if (deadline_set(w->pool->registry->deadlines, &p->silence, mono_add_ms(now, w->interval_ms)) !=
+        WB_OK)
+        return true;
+    options->events.prove_link(options->arg, now);
+    return false;
+}
+
+void worker_overdue_again(struct worker *w, mono now)
+{
+    if (w->priv->overdue_at.us != 0) /* armed already: can't fail */
+        CHECK(deadline_set(w->pool->registry->deadlines, &w->priv->silence, now) == WB_OK);
+}
+
 void worker_silence_due(struct deadline *d, mono now)
 {
     struct worker *w = CONTAINER_OF(d, struct worker_private, silence)->worker;
 
-    if (!w->pool->registry->link_down || worker_listen(w, now) != WB_OK)
+    if (w->pool->registry->link_down && worker_listen(w, now) == WB_OK)
+        return;
+    if (silence_counts(w, now))
         worker_depart(w, WORKER_EVENT_LOST, false, now);
 }
 
@@ -225,6 +254,7 @@ void worker_depart(struct worker *w, enum worker_event event, bool begun_too, mo
     worker_clear_mark(w);
     worker_forget_ejection(w);
     w->priv->restored = false;
+    w->priv->overdue_at = (mono){0};
     w->discovered = false;
     w->heard = false;
     w->others = 0;

@@ -22,6 +22,7 @@
 
 struct worker_private {
     struct deadline silence; /* its intervals are missed */
+    mono overdue_at;         /* when they were, while the link is not proved; 0: they are not */
     struct deadline recheck; /* end of ejection or of the overload mark, whichever is first */
     mono restored_at;
     struct worker *newer, *older; /* in pool->ejected, while in_ejected */
@@ -73,6 +74,7 @@ struct registry {
     struct rng rng;
     uint32_t workers; /* listed, over all pools */
     bool link_down;
+    mono proved_until; /* all that was sent to us before is here */
 };
 
 /* worker.c */
@@ -89,6 +91,7 @@ void pool_unlist(struct pool *pool, struct worker *w);
 void worker_changed(struct worker *w, mono now); /* tells pool and policy after any change */
 void worker_event(struct worker *w, enum worker_event event, mono now);
 void worker_silence_due(struct deadline *d, mono now);
+void worker_overdue_again(struct worker *w, mono now); /* due at once, if it is overdue */
 void worker_recheck_due(struct deadline *d, mono now);
 WB_MUST_USE wb_status worker_listen(struct worker *w, mono now); /* a full period begins */
 void worker_restore(struct worker *w, mono now);                 /* idempotent */

@@ -276,6 +276,15 @@ void registry_link(struct registry *registry, bool up, mono now)
         registry_excuse(registry, INT64_MAX, now);
 }
 
+void registry_link_proved(struct registry *registry, mono since, mono now)
+{
+    registry->proved_until = since;
+    for (struct pool *pool = registry->pools; pool != NULL; pool = pool->next)
+        for (uint32_t i = 0; i < pool->slots_used; i++)
+            if (pool->slots[i] != NULL)
+                worker_overdue_again(pool->slots[i], now);
+}
+
 mono registry_run(struct registry *registry, mono now)
 {
     mono next = deadlines_next(registry->deadlines);

@@ -185,7 +185,7 @@ static bool create_services(struct router *r)
         .max_workers = set->limits.workers,
         .worker_bytes = set->limits.worker_bytes,
         .seed = rng_next(&r->rng),
-        .events = {attempt_lost, attempt_begun, on_worker},
+        .events = {attempt_lost, attempt_begun, on_worker, links_prove},
         .arg = r,
     };
 
@@ -287,7 +287,7 @@ static void init_values(struct router *r, struct loop *loop, const struct router
     r->prefix = span_str(settings->prefix);
     r->id = span_str(settings->id);
     r->started_ms = clock_wall().us / 1000;
-    r->start_until = r->timer_due = r->denied_due = r->drain_due = MONO_NEVER;
+    r->start_until = r->timer_due = r->denied_due = r->drain_due = r->proving_since = MONO_NEVER;
     id_random(r->id_prefix, 12);
     r->reply_prefix_len = subject_join(r->reply_prefix, r->prefix, "reply.");
     r->inbox_prefix_len = (size_t)snprintf(r->inbox_prefix, sizeof r->inbox_prefix,

@@ -176,6 +176,7 @@ struct router {
     mono start_until;
     bool draining, drain_flushed, drain_overdue, denied, ready_said;
     mono drain_due, timer_due, denied_due;
+    mono proving_since; /* of the proof of the back link that is under way; never: none is */
     struct loop_timer *drain_timer;
     void (*drained)(void *arg);
     void *drained_arg;
