@@ -43,8 +43,8 @@ const char *delivered_name(enum delivered delivered)
 
 const char *reason_name(enum reason reason)
 {
-    static const char *const names[REASON_COUNT] = {"policy", "target", "fallback",
-                                                    "retry",  "prefer", "avoid"};
+    static const char *const names[REASON_COUNT] = {
+        "policy", "target", "fallback", "retry", "prefer", "avoid", "session", "rebind", "spill"};
 
     CHECK((unsigned)reason < REASON_COUNT);
     return names[reason];
@@ -256,21 +256,115 @@ static struct next charge_chosen(struct request *rq, struct worker *w, mono now)
     return (struct next){.kind = NEXT_CHOSEN, .at = now};
 }
 
-static struct next choose_target(struct request *rq, mono wait_until, mono now)
+static struct next wait_to_be_heard(struct request *rq, mono wait_until)
+{
+    rq->state = REQUEST_WAITING;
+    return (struct next){.kind = NEXT_WAIT, .at = wait_until};
+}
+
+/* ---- sessions ---- */
+
+/* How it stands with the worker that the session is bound to. */
+enum bond {
+    BOND_UNHEARD, /* not discovered */
+    BOND_BROKEN,  /* not routable, the rank gone, or the client's retry avoids it */
+    BOND_TRIED,   /* in vain, by this request */
+    BOND_BUSY,
+    BOND_FREE
+};
+
+static bool is_avoided(const struct request *rq, struct worker *w)
+{
+    struct worker *tried[REQUEST_TRIED_MAX];
+
+    if (recalled(rq, RECALL_AVOID) != w || rq->tried_count == REQUEST_TRIED_MAX)
+        return false;
+    memcpy(tried, rq->tried, rq->tried_count * sizeof(struct worker *));
+    tried[rq->tried_count] = w;
+    return pool_has_untried(rq->pool, tried, rq->tried_count + 1u);
+}
+
+static enum bond bond_of(const struct request *rq, const struct pin *pin, struct worker *w)
+{
+    bool refused = false;
+
+    if (w == NULL || !w->discovered)
+        return BOND_UNHEARD;
+    for (unsigned i = 0; i < rq->tried_count; i++) {
+        if (strcmp(rq->tried[i]->id, w->id) != 0)
+            continue;
+        refused = rq->tried_causes[i] == CAUSE_REFUSED;
+        if (!refused && w->routable)
+            return BOND_TRIED;
+    }
+    if (!w->routable || (pin->rank >= 0 && (uint32_t)pin->rank >= w->ranks) || is_avoided(rq, w))
+        return BOND_BROKEN;
+    return w->free && !refused ? BOND_FREE : BOND_BUSY;
+}
+
+/* The session rebinds, once for a request. */
+static struct next broken(struct request *rq, mono now)
+{
+    if (rq->rebound)
+        return fail_by_cause(rq, now);
+    rq->rebinding = true;
+    return (struct next){.kind = NEXT_REBIND, .at = now};
+}
+
+/* Who owns its session anew has rebound it, whoever answers. */
+static void note_owner(struct request *rq)
+{
+    if (rq->pin != PIN_OWNER || !rq->rebinding)
+        return;
+    rq->rebinding = false;
+    rq->rebound = true;
+    if (rq->reason != REASON_TARGET)
+        rq->reason = REASON_REBIND;
+}
+
+/* A target that contradicts the binding is a conflict, unless that is broken anyway. */
+static bool contradicts(const struct request *rq, const struct pin *pin)
+{
+    return !span_eq(pin->worker, rq->target) ||
+           (rq->target_rank >= 0 && pin->rank >= 0 && rq->target_rank != pin->rank);
+}
+
+static struct next contradiction(struct request *rq, const struct pin *pin, mono wait_until,
+                                 mono now)
+{
+    switch (bond_of(rq, pin, pool_find(rq->pool, pin->worker))) {
+    case BOND_UNHEARD:
+        return mono_before(now, wait_until) ? wait_to_be_heard(rq, wait_until) : broken(rq, now);
+    case BOND_BROKEN:
+        return broken(rq, now);
+    case BOND_TRIED:
+    case BOND_BUSY:
+    case BOND_FREE:
+        break;
+    }
+    return fail(rq, WB_SESSION_CONFLICT, now);
+}
+
+static struct next choose_target(struct request *rq, const struct pin *pin, mono wait_until,
+                                 mono now)
 {
     struct worker *w = pool_find(rq->pool, rq->target);
     wb_status status = target_status(w, rq->target_rank, now);
+    bool bound = rq->pin == PIN_HARD || rq->pin == PIN_SOFT;
 
-    if (status == WB_UNKNOWN_WORKER && mono_before(now, wait_until)) {
-        rq->state = REQUEST_WAITING;
-        return (struct next){.kind = NEXT_WAIT, .at = wait_until};
-    }
+    if (bound && contradicts(rq, pin))
+        return contradiction(rq, pin, wait_until, now);
+    if (status == WB_UNKNOWN_WORKER && mono_before(now, wait_until))
+        return wait_to_be_heard(rq, wait_until);
     if (status == WB_OVERLOADED)
         return fail_overloaded(rq, w, now);
     if (status != WB_OK)
         return fail(rq, status, now);
     rq->reason = REASON_TARGET;
     rq->rank = rq->target_rank;
+    note_owner(rq);
+    if (rq->rank < 0 && bound && pin->rank >= 0 && (uint32_t)pin->rank < w->ranks)
+        rq->rank = pin->rank;
     if (rq->rank < 0 && w->ranks > 0) {
         rq->rank = (int32_t)(w->next_rank % w->ranks);
         w->next_rank = (w->next_rank + 1) % w->ranks;
@@ -278,23 +372,69 @@ static struct next choose_target(struct request *rq, mono wait_until, mono now)
     return charge_chosen(rq, w, now);
 }
 
-struct next request_choose(struct request *rq, mono wait_until, mono now)
+static struct next choose_by_policy(struct request *rq, bool spill, mono now)
 {
-    struct pick pick;
+    struct pick pick = pick_worker(rq, false, now);
+
+    if (pick.worker == NULL)
+        return fail_unchosen(rq, now);
+    rq->reason = spill && pick.reason == REASON_POLICY ? REASON_SPILL : pick.reason;
+    rq->rank = pick.rank;
+    note_owner(rq);
+    return charge_chosen(rq, pick.worker, now);
+}
+
+static struct next choose_bound(struct request *rq, const struct pin *pin, struct worker *w,
+                                mono now)
+{
+    rq->reason = rq->tried_count > 0 ? REASON_RETRY : REASON_SESSION;
+    rq->rank = pin->rank;
+    return charge_chosen(rq, w, now);
+}
+
+static struct next choose_hard(struct request *rq, const struct pin *pin, mono wait_until, mono now)
+{
+    struct worker *w = pool_find(rq->pool, pin->worker);
+
+    switch (bond_of(rq, pin, w)) {
+    case BOND_UNHEARD:
+        if (mono_before(now, wait_until))
+            return wait_to_be_heard(rq, wait_until);
+        return broken(rq, now);
+    case BOND_BROKEN:
+        return broken(rq, now);
+    case BOND_TRIED:
+        break;
+    case BOND_BUSY:
+        if (pin->on_busy == ON_BUSY_SPILL)
+            return choose_by_policy(rq, true, now);
+        return rq->tried_count > 0 ? fail_by_cause(rq, now) : fail_overloaded(rq, w, now);
+    case BOND_FREE:
+        return choose_bound(rq, pin, w, now);
+    }
+    return fail_by_cause(rq, now);
+}
+
+struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now)
+{
+    struct worker *w;
     wb_status status;
 
     CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING);
     status = request_status(rq);
     if (status != WB_OK)
         return fail(rq, status, now);
+    rq->pin = pin != NULL ? (uint8_t)pin->mode : PIN_NONE;
     if (has_target(rq))
-        return choose_target(rq, wait_until, now);
-    pick = pick_worker(rq, false, now);
-    if (pick.worker == NULL)
-        return fail_unchosen(rq, now);
-    rq->reason = pick.reason;
-    rq->rank = pick.rank;
-    return charge_chosen(rq, pick.worker, now);
+        return choose_target(rq, pin, wait_until, now);
+    if (rq->pin == PIN_HARD)
+        return choose_hard(rq, pin, wait_until, now);
+    if (rq->pin == PIN_SOFT) {
+        w = pool_find(rq->pool, pin->worker);
+        if (bond_of(rq, pin, w) == BOND_FREE)
+            return choose_bound(rq, pin, w, now);
+    }
+    return choose_by_policy(rq, false, now);
 }
 
 static void note_tried(struct request *rq, enum cause cause)
@@ -329,13 +469,24 @@ static mono backed_off(struct request *rq, mono now)
                        (int64_t)registry_random_below(rq->pool->registry, (uint64_t)bound + 1));
 }
 
+/* May it go anywhere yet? Who is bound hard asks its session again: the bound worker after a
+ * refusal, another one if that is gone. */
+static bool somebody_left(const struct request *rq, enum cause cause)
+{
+    if (has_target(rq))
+        return false;
+    if (rq->pin == PIN_HARD)
+        return cause != CAUSE_TIMEOUT && rq->tried_count < REQUEST_TRIED_MAX;
+    return untried_left(rq);
+}
+
 /* The attempt is over and its charge released: another one, or the end? */
 static struct next decide(struct request *rq, enum cause cause, bool sent, mono now)
 {
     struct next next = {.kind = NEXT_PAUSE, .at = now};
 
-    if (has_target(rq) || !may_retry(rq, cause, sent) ||
-        rq->attempt >= rq->pool->options.max_attempts || !untried_left(rq))
+    if (!may_retry(rq, cause, sent) || rq->attempt >= rq->pool->options.max_attempts ||
+        !somebody_left(rq, cause))
         return fail_by_cause(rq, now);
     if (cause == CAUSE_REFUSED || cause == CAUSE_LOST || cause == CAUSE_TIMEOUT) {
         if (!pool_take_retry(rq->pool, now))
@@ -352,7 +503,7 @@ static bool fall_back(struct request *rq, mono now)
     struct worker *w;
 
     note_tried(rq, CAUSE_GONE);
-    if (has_target(rq) || rq->tried_count == REQUEST_TRIED_MAX)
+    if (has_target(rq) || rq->pin == PIN_HARD || rq->tried_count == REQUEST_TRIED_MAX)
         return false;
     w = pick_untried(rq, false, now).worker;
     if (w == NULL)
@@ -370,6 +521,8 @@ struct next request_resolve(struct request *rq, mono now)
         if (fall_back(rq, now))
             continue;
         (void)charge_release(&rq->charge, now);
+        if (rq->pin == PIN_HARD)
+            return decide(rq, CAUSE_GONE, false, now);
         return has_target(rq) ? fail_by_cause(rq, now) : fail_unchosen(rq, now);
     }
     if (!worker_has_room(rq->charge.worker, 1, now)) {
@@ -494,17 +647,45 @@ static struct advice advise_target(const struct request *rq, mono now)
     return advice;
 }
 
-struct advice request_advise(const struct request *rq, mono now)
+/* The bound worker's name where the request would go to it, or wait for it. */
+static bool advise_bound(const struct request *rq, const struct pin *pin, struct advice *advice)
 {
-    struct advice advice = {.rank = -1};
+    struct worker *w = pool_find(rq->pool, pin->worker);
+    enum bond bond = bond_of(rq, pin, w);
+
+    if (bond == BOND_UNHEARD || bond == BOND_BROKEN) {
+        advice->reason = REASON_REBIND;
+        return false;
+    }
+    if (bond == BOND_BUSY && pin->on_busy == ON_BUSY_FAIL && pin->mode == PIN_HARD) {
+        advice->error = WB_OVERLOADED;
+        return true;
+    }
+    if (bond == BOND_BUSY && (pin->mode == PIN_SOFT || pin->on_busy == ON_BUSY_SPILL)) {
+        advice->reason = pin->mode == PIN_SOFT ? REASON_POLICY : REASON_SPILL;
+        return false;
+    }
+    *advice = (struct advice){.worker = w, .rank = pin->rank, .reason = REASON_SESSION};
+    return true;
+}
+
+struct advice request_advise(const struct request *rq, const struct pin *pin, mono now)
+{
+    struct advice advice = {.rank = -1, .reason = REASON_POLICY};
     struct pick pick;
 
     CHECK(rq->state == REQUEST_NEW);
     advice.error = request_status(rq);
     if (advice.error != WB_OK)
         return advice;
-    if (has_target(rq))
-        return advise_target(rq, now);
+    if (has_target(rq)) {
+        advice = advise_target(rq, now);
+        if (pin != NULL && contradicts(rq, pin))
+            advice = (struct advice){.rank = -1, .error = WB_SESSION_CONFLICT};
+        return advice;
+    }
+    if (pin != NULL && advise_bound(rq, pin, &advice))
+        return advice;
     pick = pick_worker(rq, true, now);
     if (pick.worker == NULL) {
         advice.error = pool_routable(rq->pool) > 0 ? WB_OVERLOADED : WB_NO_WORKER;
@@ -512,6 +693,7 @@ struct advice request_advise(const struct request *rq, mono now)
     }
     advice.worker = pick.worker;
     advice.rank = pick.rank;
-    advice.reason = pick.reason;
+    if (advice.reason == REASON_POLICY)
+        advice.reason = pick.reason;
     return advice;
 }

@@ -14,6 +14,7 @@
 #define CORE_REQUEST_H
 
 #include "core/registry.h"
+#include "core/session.h"
 
 #define REQUEST_TRIED_MAX 16
 
@@ -54,12 +55,29 @@ enum reason {
     REASON_RETRY,
     REASON_PREFER,
     REASON_AVOID,
+    REASON_SESSION,
+    REASON_REBIND,
+    REASON_SPILL,
     REASON_COUNT
 };
 const char *reason_name(enum reason reason);
 
 /* What a client's retry asks of the worker that the record of its id names (Waybill-Retry). */
 enum recall { RECALL_NONE, RECALL_AVOID, RECALL_PREFER };
+
+/* What a request's session asks of the choice (session.h). */
+enum pin_mode {
+    PIN_NONE,  /* nothing */
+    PIN_OWNER, /* nothing yet: whoever answers is bound */
+    PIN_SOFT,  /* this worker if it is free, else by the policy */
+    PIN_HARD   /* this worker and no other, save as `on_busy` says */
+};
+struct pin {
+    enum pin_mode mode;
+    struct span worker;
+    int32_t rank; /* -1: none */
+    enum session_on_busy on_busy;
+};
 
 struct request {
     enum request_state state;
@@ -72,6 +90,9 @@ struct request {
     bool malformed;  /* the target can't be a worker's id */
     bool refused;    /* a worker has sent a refusal, which may be forwarded at the end */
     bool progressed; /* present attempt: delivery is certain */
+    uint8_t pin;     /* enum pin_mode of the last choice */
+    bool rebinding;  /* its binding was found broken: the next choice as owner replaces it */
+    bool rebound;    /* and has: once for a request */
     uint8_t recall;  /* enum recall; set: there is no target, and `recalled` names the worker */
     enum delivered delivered; /* worst over all attempts */
     enum reason reason;
@@ -94,7 +115,8 @@ enum next_kind {
     NEXT_SEND,   /* prepare from the client's message for charge.worker and rank, publish, then
                     request_sent */
     NEXT_PAUSE,  /* call request_choose again at `at` */
-    NEXT_WAIT,   /* target not heard of yet: choose again when a worker joins, or at `at` */
+    NEXT_WAIT,   /* worker not heard of yet: choose again when one joins, or at `at` */
+    NEXT_REBIND, /* the pin is broken: session_broken, then choose again by what it says */
     NEXT_FAIL    /* answer `error`; charges are released; then request_end */
 };
 struct next {
@@ -123,9 +145,10 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
  * chosen while it is free and untried, with the rank if it still has it; else the policy decides.
  */
 void request_recall(struct request *rq, enum recall how, struct span worker, int32_t rank);
-/* From NEW, PAUSED or WAITING: chooses and charges. wait_until: while now is before it, an unknown
- * target is NEXT_WAIT. `NEXT_CHOSEN`, `NEXT_WAIT` or `NEXT_FAIL`. */
-struct next request_choose(struct request *rq, mono wait_until, mono now);
+/* From NEW, PAUSED or WAITING: chooses and charges. pin: of its session, NULL: it has none; read
+ * during the call only. wait_until: while now is before it, an unknown target or bound worker is
+ * NEXT_WAIT. NEXT_CHOSEN, NEXT_WAIT, NEXT_REBIND or NEXT_FAIL. */
+struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now);
 /* From CHOSEN: is the worker still there? If not: cause gone, move to another (the charge moves,
  * the rank is dropped, reason fallback). Is it overloaded, not counting the own charge? Then
  * refused without a send. Else takes the attempt number: NEXT_SEND. */
@@ -154,6 +177,6 @@ struct advice {
     wb_status error;
 };
 /* What request_choose would do for a NEW request, without doing it. */
-struct advice request_advise(const struct request *rq, mono now);
+struct advice request_advise(const struct request *rq, const struct pin *pin, mono now);
 
 #endif

@@ -279,12 +279,43 @@ struct session_ticket *sessions_ready(struct sessions *table)
     return t;
 }
 
+const struct session_rules *session_rules_of(const struct sessions *table, struct span key)
+{
+    const char *dot = memchr(key.ptr, '.', key.len);
+    const struct session_rules *rules = table->rules;
+
+    if (!dot)
+        return NULL;
+    while (rules && !span_eq(rules->service, span_of(key.ptr, (size_t)(dot - key.ptr))))
+        rules = rules->next;
+    return rules;
+}
+
+/* Not known here: the bucket may hold it all the same. */
+static void look_to_unbind(struct sessions *table, struct span key)
+{
+    const struct session_rules *rules = session_rules_of(table, key);
+    struct session *s = NULL;
+
+    if (rules && table->up && make_room(table))
+        s = session_create(table, rules, key);
+    if (!s)
+        return;
+    s->doubt = true;
+    s->remove = true;
+    session_after(s);
+}
+
 bool session_unbind(struct sessions *table, struct span key, mono now)
 {
     struct session *s = map_get(table->by_key, key);
 
     table->now = now;
-    if (!s || s->state != SESSION_BOUND)
+    if (!s) {
+        look_to_unbind(table, key);
+        return false;
+    }
+    if (s->state != SESSION_BOUND)
         return false;
     session_move(s, SESSION_ABSENT);
     s->remove = true;
@@ -395,6 +426,21 @@ int64_t session_wait_ms(const struct session_rules *rules)
 {
     return rules->wait_ms;
 }
+
+const struct session_count_info session_count_table[SESSION_COUNTS] = {
+    [SESSION_COUNT_HITS] = {"hits", "requests that found their session bound"},
+    [SESSION_COUNT_BOUND] = {"bound", "sessions bound by an answer"},
+    [SESSION_COUNT_ADOPTED] = {"adopted", "bindings taken from another router"},
+    [SESSION_COUNT_REBOUND] = {"rebound", "bindings replaced by a later answer"},
+    [SESSION_COUNT_TAKEN_OVER] = {"taken_over", "overdue claims of other routers that were taken"},
+    [SESSION_COUNT_LOST] = {"overtaken", "owners here that another router overtook"},
+    [SESSION_COUNT_EXPIRED] = {"expired", "bindings that were idle for too long"},
+    [SESSION_COUNT_FORGOTTEN] = {"forgotten", "idle sessions that made room for others"},
+    [SESSION_COUNT_FULL] = {"full", "requests that went unbound for want of room"},
+    [SESSION_COUNT_WAITED] = {"waits_over", "requests that waited for their session in vain"},
+    [SESSION_COUNT_LOCAL] = {"local", "sessions claimed without the bucket's word"},
+    [SESSION_COUNT_FAILED] = {"store_failures", "operations on the bucket that failed"},
+};
 
 uint64_t sessions_count(const struct sessions *table, enum session_count which)
 {

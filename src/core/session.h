@@ -34,6 +34,10 @@ struct sessions;
 struct session;
 struct session_rules;
 
+/* A binding is a rule, or a preference; and what follows where the bound worker is busy. */
+enum session_mode { SESSION_HARD, SESSION_SOFT };
+enum session_on_busy { ON_BUSY_WAIT, ON_BUSY_SPILL, ON_BUSY_FAIL };
+
 enum session_state {
     SESSION_ABSENT,
     SESSION_CLAIMING,
@@ -110,7 +114,8 @@ void session_leave(struct session_ticket *ticket, mono now);
 
 /* The next ticket whose verdict is no longer SESSION_WAIT; NULL: none. */
 struct session_ticket *sessions_ready(struct sessions *sessions);
-/* For operators. False: not bound. Requests under way go on. */
+/* For operators: the binding goes, here and in the bucket. False: not bound as far as is known
+ * here; the bucket is looked into all the same. Requests under way go on. */
 bool session_unbind(struct sessions *sessions, struct span key, mono now);
 
 /* ---- the bucket ---- */
@@ -183,6 +188,10 @@ enum session_count {
     SESSION_COUNT_FAILED,    /* operations on the bucket that failed */
     SESSION_COUNTS
 };
+struct session_count_info {
+    const char *name, *help;
+};
+extern const struct session_count_info session_count_table[SESSION_COUNTS];
 uint64_t sessions_count(const struct sessions *sessions, enum session_count which);
 uint32_t sessions_held(const struct sessions *sessions);
 

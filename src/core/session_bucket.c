@@ -247,21 +247,9 @@ void sessions_done(struct sessions *table, uint64_t token, enum session_result r
     session_after(s);
 }
 
-static const struct session_rules *rules_of(const struct sessions *table, struct span key)
-{
-    const char *dot = memchr(key.ptr, '.', key.len);
-    const struct session_rules *rules = table->rules;
-
-    if (!dot)
-        return NULL;
-    while (rules && !span_eq(rules->service, span_of(key.ptr, (size_t)(dot - key.ptr))))
-        rules = rules->next;
-    return rules;
-}
-
 static void seen_unknown(struct sessions *table, struct span key, const struct session_fact *fact)
 {
-    const struct session_rules *rules = rules_of(table, key);
+    const struct session_rules *rules = session_rules_of(table, key);
     struct session *s;
 
     if (!rules || fact->hold != SESSION_HOLDS_BOUND ||

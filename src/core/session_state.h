@@ -106,6 +106,8 @@ void sessions_all(struct sessions *table, void (*fn)(void *arg, void *session));
 
 /* ---- session.c ---- */
 
+const struct session_rules *session_rules_of(const struct sessions *table, struct span key);
+
 struct session *session_create(struct sessions *table, const struct session_rules *rules,
                                struct span key); /* NULL: full, or no memory */
 

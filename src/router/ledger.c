@@ -22,6 +22,7 @@
  * plain put if the router made the id, else compare-and-set on 0; everything later is a
  * compare-and-set; on "wrong last sequence" (10071) the record is read and judge() decides. */
 #include "router/ledger.h"
+#include "router/affinity.h"
 #include "router/links.h"
 
 #include <inttypes.h>
@@ -534,7 +535,7 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
         .selected = span_str(t->core.selected ? t->core.selected->id : NULL),
         .policy = span_str(policy_name(t->service->settings->policy)),
         .reason = span_str(reason_name(t->core.reason)),
-        .session = SPAN_EMPTY,
+        .session = affinity_name(t),
         .adapter = SPAN_EMPTY,
         .subject = t->subject,
         .router = r->id,

@@ -9,6 +9,7 @@
  * the record's acknowledgement is awaited (attribution before_reply) or the front lane is away;
  * what is held keeps its order and is bounded. The charge is released before anything that ends the
  * request is sent. */
+#include "router/affinity.h"
 #include "router/ledger.h"
 #include "router/presence.h"
 
@@ -143,6 +144,7 @@ static void settle(struct transit *t)
         return;
     }
     request_end(&t->core, loop_now(r->loop));
+    affinity_leave(t, loop_now(r->loop));
     transit_place(t, PLACE_HELD);
     if (t->held_for_ack)
         deadline_cancel(r->deadlines, &t->clock); /* the ledger's clock bounds it */
@@ -406,6 +408,7 @@ static void served(struct transit *t, mono now)
     worker_ref(t->server);
     t->first_reply_us = mono_diff_us(now, t->received);
     router_count(t->router, COUNT_ANSWERED);
+    affinity_answered(t, now);
 }
 
 /* The heart: only after served is anything written about who served. What follows to the client
@@ -427,6 +430,7 @@ static void end_request(struct transit *t, mono now)
 {
     transit_forget_token(t);
     request_end(&t->core, now);
+    affinity_leave(t, now);
 }
 
 /* Headers of a forwarded answer into headers_out; without the disclosure if it would not fit,

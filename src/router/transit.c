@@ -1,3 +1,4 @@
+#include "router/affinity.h"
 #include "router/ledger.h"
 #include "router/presence.h"
 
@@ -142,6 +143,8 @@ void transit_dispose(struct transit *t)
     MAGIC_CHECK(t, TRANSIT_MAGIC);
     r = t->router;
     request_end(&t->core, loop_now(r->loop));
+    affinity_leave(t, loop_now(r->loop));
+    affinity_forget(t);
     deadline_cancel(r->deadlines, &t->clock);
     if (t->suspects.first) {
         presence_forget(r->presence, t);

@@ -24,7 +24,9 @@ wb_status control_body_parse(struct span json, struct control_body *out)
     if (json.len == 0)
         return WB_OK;
     root = json_read(json, NULL);
-    if (cJSON_IsObject(root) && member(root, "service", out->service, sizeof out->service) == WB_OK)
+    if (cJSON_IsObject(root) &&
+        member(root, "service", out->service, sizeof out->service) == WB_OK &&
+        member(root, "session", out->session, sizeof out->session) == WB_OK)
         status = member(root, "request_id", out->request_id, sizeof out->request_id);
     cJSON_Delete(root);
     return status;

@@ -75,7 +75,7 @@ static void request_once(struct pool *pool, uint64_t n)
     if (pool == NULL)
         return;
     request_init(rq, pool, &params, (mono){2});
-    (void)request_choose(rq, (mono){0}, (mono){2});
+    (void)request_choose(rq, NULL, (mono){0}, (mono){2});
     (void)request_resolve(rq, (mono){2});
     request_sent(rq, 128, (mono){2});
 }

@@ -151,6 +151,9 @@ static void follow(struct live *live, struct next next)
     for (;;) {
         check_tried(rq);
         switch (next.kind) {
+        case NEXT_REBIND: /* only a pin asks for it */
+            CHECK(false);
+            return;
         case NEXT_CHOSEN: {
             struct worker *first = rq->charge.worker;
             char before[WB_NAME_MAX + 1];
@@ -189,7 +192,7 @@ static void follow(struct live *live, struct next next)
             CHECK(rq->state == REQUEST_PAUSED && next.at.us <= now.us + 1000000);
             if (next.at.us > now.us)
                 return; /* an event picks it up */
-            next = request_choose(rq, (mono){0}, now);
+            next = request_choose(rq, NULL, (mono){0}, now);
             continue;
         case NEXT_WAIT:
             CHECK(rq->state == REQUEST_WAITING);
@@ -380,11 +383,11 @@ static void start_request(void)
     }
     pool_note_request(pool, now);
     if (below(4) == 0) {
-        struct advice advice = request_advise(&live->rq, now);
+        struct advice advice = request_advise(&live->rq, NULL, now);
         struct next next;
 
         CHECK((advice.worker == NULL) == (advice.error != WB_OK));
-        next = request_choose(&live->rq, (mono){0}, now);
+        next = request_choose(&live->rq, NULL, (mono){0}, now);
         CHECK((next.kind == NEXT_CHOSEN) == (advice.worker != NULL));
         CHECK(next.kind != NEXT_CHOSEN || advice.worker == live->rq.charge.worker);
         CHECK(next.kind != NEXT_FAIL || next.error == advice.error);
@@ -392,7 +395,7 @@ static void start_request(void)
         follow(live, next);
         return;
     }
-    follow(live, request_choose(&live->rq, (mono){0}, now));
+    follow(live, request_choose(&live->rq, NULL, (mono){0}, now));
 }
 
 static void request_event(struct live *live)
@@ -426,7 +429,7 @@ static void request_event(struct live *live)
             finish(live);
         break;
     case REQUEST_PAUSED:
-        follow(live, request_choose(rq, (mono){0}, now));
+        follow(live, request_choose(rq, NULL, (mono){0}, now));
         break;
     default:
         finish(live);

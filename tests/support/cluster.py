@@ -21,6 +21,7 @@ from .waiting import wait_for
 ROOT = servers.ROOT
 PREFIX = "waybill"
 BUCKET = "waybill_attribution"
+SESSIONS = "waybill_sessions"
 PASSWORD = "secret"
 SLOW = 4 if os.environ.get("WAYBILL_SLOW") else 1  # sanitizers: bounds, not expectations, are this much longer
 
@@ -61,7 +62,7 @@ def static_permissions(service, worker, subject, prefix=PREFIX):
     return ["%s.reply.%s.%s.>" % (prefix, service, worker)], [subject]
 
 
-def router_permissions(services, router, statics=(), buckets=(BUCKET,), prefix=PREFIX):
+def router_permissions(services, router, statics=(), buckets=(BUCKET, SESSIONS), prefix=PREFIX):
     publish = ["%s.worker.>" % prefix, "%s.announce" % prefix, "%s.event.>" % prefix, "_INBOX.>",
                "$JS.API.STREAM.NAMES"] + list(statics)
     for b in buckets:
@@ -79,7 +80,7 @@ def router_permissions(services, router, statics=(), buckets=(BUCKET,), prefix=P
     return publish, subscribe
 
 
-def operator_permissions(prefix=PREFIX, buckets=(BUCKET,)):
+def operator_permissions(prefix=PREFIX, buckets=(BUCKET, SESSIONS)):
     publish = ["%s.admin.show.>" % prefix, "%s.admin.do.>" % prefix, "$SRV.>", "$JS.API.STREAM.NAMES"]
     for b in buckets:
         publish += ["$JS.API.STREAM.INFO.KV_%s" % b, "$JS.API.STREAM.MSG.GET.KV_%s" % b,
