@@ -7,7 +7,10 @@
  * decision whether there is another try; every error leaves through `fail` in state FAILED with the
  * charge released.
  *
- * It does not queue, does not look at sessions or adapters, and knows no bytes: the router
+ * Where all that it may go to are only busy it waits (queue.c): those not yet tried, and those that
+ * refused it, once their marks have run out. `wait_or` is the one way in.
+ *
+ * It does not look at sessions or adapters, and knows no bytes: the router
  * re-prepares the message for each attempt. */
 #include "core/request.h"
 
@@ -73,6 +76,7 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     rq->rank = -1;
     rq->target_rank = params->target_rank;
     rq->key = params->key;
+    rq->priority = (int8_t)params->priority;
     if (params->target.len > 0) {
         rq->malformed = malformed_target(params->target);
         if (!rq->malformed)
@@ -144,11 +148,59 @@ static struct next fail_by_cause(struct request *rq, mono now)
     return fail(rq, WB_NO_WORKER, now);
 }
 
-static unsigned tried_workers(const struct request *rq, struct worker *out[REQUEST_TRIED_MAX])
+static bool same_worker(const struct worker *a, const struct worker *b)
+{
+    return a == b || strcmp(a->id, b->id) == 0;
+}
+
+bool request_excludes(const struct request *rq, const struct worker *w)
 {
     for (unsigned i = 0; i < rq->tried_count; i++)
-        out[i] = rq->tried[i].worker;
-    return rq->tried_count;
+        if (rq->tried[i].cause != CAUSE_REFUSED && same_worker(rq->tried[i].worker, w))
+            return true;
+    return false;
+}
+
+/* Each once: the queue leads to the same worker more than once. */
+static unsigned tried_workers(const struct request *rq, struct worker *out[REQUEST_TRIED_MAX])
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < rq->tried_count; i++) {
+        unsigned k = 0;
+
+        while (k < count && !same_worker(out[k], rq->tried[i].worker))
+            k++;
+        if (k == count)
+            out[count++] = rq->tried[i].worker;
+    }
+    return count;
+}
+
+/* Those it must not go to even from the queue, each once. */
+static unsigned excluded_workers(const struct request *rq, struct worker *out[REQUEST_TRIED_MAX])
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < rq->tried_count; i++)
+        if (rq->tried[i].cause != CAUSE_REFUSED)
+            out[count++] = rq->tried[i].worker; /* it never went there again */
+    return count;
+}
+
+unsigned request_excluded_count(const struct request *rq)
+{
+    struct worker *out[REQUEST_TRIED_MAX];
+
+    return excluded_workers(rq, out);
+}
+
+bool request_may_hope(const struct request *rq)
+{
+    struct worker *out[REQUEST_TRIED_MAX];
+    unsigned count = excluded_workers(rq, out);
+
+    return rq->tried_count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, out, count);
 }
 
 static struct worker *choose_untried(struct request *rq, mono now)
@@ -160,6 +212,16 @@ static struct worker *choose_untried(struct request *rq, mono now)
     return pool_choose(rq->pool, &choice, false, now);
 }
 
+/* From the queue: also one that refused and is free again. */
+static struct worker *choose_again(struct request *rq, bool peek, mono now)
+{
+    struct worker *out[REQUEST_TRIED_MAX];
+    struct choice choice = {.key = rq->key, .tried = out};
+
+    choice.tried_count = excluded_workers(rq, out);
+    return pool_choose(rq->pool, &choice, peek, now);
+}
+
 static bool untried_left(const struct request *rq)
 {
     struct worker *tried[REQUEST_TRIED_MAX];
@@ -168,12 +230,46 @@ static bool untried_left(const struct request *rq)
     return count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, tried, count);
 }
 
-/* Nobody is free among the untried. */
-static struct next fail_unchosen(struct request *rq, mono now)
+static struct next enqueue(struct request *rq, struct worker *only, mono now)
 {
-    if (untried_left(rq))
-        return fail_overloaded(rq, NULL, now);
-    return fail_by_cause(rq, now);
+    struct worker *w = only;
+
+    (void)charge_release(&rq->charge, now);
+    queue_join(rq, only, now);
+    if (rq->state == REQUEST_GRANTED && only == NULL)
+        queue_pass_on(rq->pool->registry);
+    else if (w == NULL && rq->tried_count > 0) /* its mark may have run out before the pause */
+        w = choose_again(rq, true, now);
+    rq->state = REQUEST_QUEUED;
+    if (w != NULL)
+        queue_worker_changed(w, now);
+    return (struct next){.kind = NEXT_QUEUE, .at = rq->ticket.due};
+}
+
+/* Nobody is free among those it may go to now. */
+static struct next wait_or_fail(struct request *rq, mono now)
+{
+    struct next next;
+
+    if (request_may_hope(rq) && (rq->state == REQUEST_GRANTED || queue_has_room(rq)))
+        return enqueue(rq, NULL, now);
+    if (!untried_left(rq))
+        return fail_by_cause(rq, now);
+    next = fail_overloaded(rq, NULL, now);
+    next.queue_full = rq->pool->options.queue_limit > 0;
+    return next;
+}
+
+/* Its one worker has no room, or refused it before. */
+static struct next wait_or_fail_at(struct request *rq, struct worker *w, mono now)
+{
+    struct next next;
+
+    if (rq->state == REQUEST_GRANTED || queue_has_room(rq))
+        return enqueue(rq, w, now);
+    next = rq->tried_count > 0 ? fail_by_cause(rq, now) : fail_overloaded(rq, w, now);
+    next.queue_full = rq->pool->options.queue_limit > 0 || rq->bound;
+    return next;
 }
 
 /* What the target's worker says to a new request; ejection is the caller's own risk. */
@@ -219,10 +315,11 @@ static struct next choose_target(struct request *rq, mono wait_until, mono now)
         rq->state = REQUEST_WAITING;
         return (struct next){.kind = NEXT_WAIT, .at = wait_until};
     }
-    if (status == WB_OVERLOADED)
-        return fail_overloaded(rq, w, now);
+    if (status == WB_OVERLOADED ||
+        (status == WB_OK && rq->tried_count > 0 && rq->state != REQUEST_GRANTED))
+        return wait_or_fail_at(rq, w, now);
     if (status != WB_OK)
-        return fail(rq, status, now);
+        return rq->tried_count > 0 ? fail_by_cause(rq, now) : fail(rq, status, now);
     rq->reason = REASON_TARGET;
     rq->rank = rq->target_rank;
     if (rq->rank < 0 && w->ranks > 0) {
@@ -237,7 +334,8 @@ struct next request_choose(struct request *rq, mono wait_until, mono now)
     struct worker *w;
     wb_status status;
 
-    CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING);
+    CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING ||
+          rq->state == REQUEST_GRANTED);
     status = rq->malformed ? WB_BAD_REQUEST
                            : params_status(rq->pool, has_target(rq), rq->target_rank, rq->key);
     if (status != WB_OK)
@@ -245,10 +343,27 @@ struct next request_choose(struct request *rq, mono wait_until, mono now)
     if (has_target(rq))
         return choose_target(rq, wait_until, now);
     w = choose_untried(rq, now);
+    if (w == NULL && rq->state == REQUEST_GRANTED && rq->tried_count > 0)
+        w = choose_again(rq, false, now);
     if (w == NULL)
-        return fail_unchosen(rq, now);
+        return wait_or_fail(rq, now);
     rq->reason = rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY;
     return charge_chosen(rq, w, now);
+}
+
+struct next request_wait_over(struct request *rq, mono now)
+{
+    struct worker *only = rq->ticket.only;
+    struct next next;
+
+    CHECK(rq->state == REQUEST_QUEUED);
+    if (only != NULL)
+        worker_ref(only);
+    queue_leave(rq);
+    next =
+        rq->last_cause == CAUSE_REFUSED ? fail_by_cause(rq, now) : fail_overloaded(rq, only, now);
+    worker_unref(only);
+    return next;
 }
 
 static void note_tried(struct request *rq, enum cause cause)
@@ -282,13 +397,23 @@ static mono backed_off(struct request *rq, mono now)
                        (int64_t)registry_random_below(rq->pool->registry, (uint64_t)bound + 1));
 }
 
+/* Somebody untried, or, from the queue, somebody who refused. */
+static bool another_left(const struct request *rq, enum cause cause)
+{
+    if (rq->tried_count == REQUEST_TRIED_MAX)
+        return false;
+    if (has_target(rq))
+        return cause == CAUSE_REFUSED && queue_has_room(rq);
+    return untried_left(rq) || (queue_has_room(rq) && request_may_hope(rq));
+}
+
 /* The attempt is over and its charge released: another one, or the end? */
 static struct next decide(struct request *rq, enum cause cause, bool sent, mono now)
 {
     struct next next = {.kind = NEXT_PAUSE, .at = now};
 
-    if (has_target(rq) || !may_retry(rq, cause, sent) ||
-        rq->attempt >= rq->pool->options.max_attempts || !untried_left(rq))
+    if (!may_retry(rq, cause, sent) || rq->attempt >= rq->pool->options.max_attempts ||
+        !another_left(rq, cause))
         return fail_by_cause(rq, now);
     if (cause == CAUSE_REFUSED || cause == CAUSE_LOST || cause == CAUSE_TIMEOUT) {
         if (!pool_take_retry(rq->pool, now))
@@ -323,7 +448,7 @@ struct next request_resolve(struct request *rq, mono now)
         if (fall_back(rq, now))
             continue;
         (void)charge_release(&rq->charge, now);
-        return has_target(rq) ? fail_by_cause(rq, now) : fail_unchosen(rq, now);
+        return has_target(rq) ? fail_by_cause(rq, now) : wait_or_fail(rq, now);
     }
     if (!worker_has_room(rq->charge.worker, 1, now)) {
         note_tried(rq, CAUSE_REFUSED);
@@ -339,6 +464,8 @@ void request_sent(struct request *rq, uint64_t bytes, mono now)
 {
     CHECK(rq->state == REQUEST_CHOSEN && rq->attempt > 0);
     charge_bytes(&rq->charge, bytes, now);
+    if (rq->waited)
+        rq->ticket.due = (mono){0}; /* another wait has its own time */
     rq->state = REQUEST_OUT;
 }
 
@@ -424,6 +551,8 @@ void request_end(struct request *rq, mono now)
 {
     if (rq->state == REQUEST_ENDED)
         return;
+    if (rq->state == REQUEST_QUEUED)
+        queue_leave(rq);
     rq->state = REQUEST_ENDED;
     (void)charge_release(&rq->charge, now);
     while (rq->tried_count > 0) {

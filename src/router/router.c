@@ -2,8 +2,9 @@
  * happens in callbacks of the lanes, the clocks and the registry; this file only ties them
  * together.
  *
- * Each turn of the loop ends with before_sleep: due deadlines fire, the ledger writes what waits,
- * then the lanes send (hooks run in the order of creation, and the lanes are created last). */
+ * Each turn of the loop ends with before_sleep: workers that became free take those that wait, due
+ * deadlines fire, the ledger writes what waits, then the lanes send (hooks run in the order of
+ * creation, and the lanes are created last). */
 #include "router/router.h"
 #include "router/ledger.h"
 #include "router/links.h"
@@ -80,14 +81,18 @@ static void before_sleep(void *arg)
     struct router *r = arg;
     mono now = loop_now(r->loop), next;
 
+    bool more = dispatch_waiting(r, now); /* before a clock says that they have waited in vain */
+
     deadlines_run(r->deadlines, now, CLOCKS_PER_TURN);
     next = registry_next(r->registry);
     if (!mono_before(now, next))
-        next = registry_run(r->registry, now);
+        (void)registry_run(r->registry, now);
     if (!mono_before(now, r->denied_due))
         links_retry_denied(r, now);
     if (!mono_before(now, r->start_until) && !r->ready_said)
         router_subscribe_due(r, now);
+    more = dispatch_waiting(r, now) || more;
+    next = more ? now : registry_next(r->registry);
     next = mono_min(next, mono_min(r->denied_due, deadlines_next(r->deadlines)));
     if (mono_before(now, r->start_until))
         next = mono_min(next, r->start_until);
@@ -158,6 +163,8 @@ static bool add_service(struct router *r, struct service *s, const struct servic
         .max_attempts = set->retry.max_attempts,
         .budget_percent = set->retry.budget_percent,
         .idempotent = set->retry.idempotent,
+        .queue_limit = set->queue.limit,
+        .queue_wait_ms = set->queue.wait_ms,
     };
 
     s->settings = set;
@@ -345,9 +352,10 @@ static void drain_flushed(void *arg, bool ok)
 
 static void end_unfinished(struct router *r, mono now)
 {
-    static const enum place places[] = {PLACE_RUNNING, PLACE_LINK_WAIT, PLACE_START_WAIT};
+    static const enum place places[] = {PLACE_QUEUED, PLACE_RUNNING, PLACE_LINK_WAIT,
+                                        PLACE_START_WAIT};
 
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < sizeof places / sizeof places[0]; i++) {
         for (uint32_t n = r->places[places[i]].count; n > 0; n--) {
             struct transit *t = r->places[places[i]].first;
 

@@ -59,6 +59,10 @@ struct service_settings {
     struct {
         int64_t first_reply_ms, inactivity_ms, total_ms; /* 30000, 30000, 0: no limit */
     } timeouts;
+    struct {
+        uint32_t limit;  /* requests that may wait for a free worker; 0: none */
+        int64_t wait_ms; /* 5000 */
+    } queue;
     bool heartbeats; /* workers outside the config are accepted */
     bool eject_enabled;
     struct static_settings *workers;

@@ -7,8 +7,10 @@
  *               (transit.clock is armed)
  *   link_wait   the back lane is down, nothing can be chosen; ends by back up or by the clock
  *   start_wait  its target was not heard of yet; ends by a worker joining, or by the clock
- *   held        all answers are in and the charge is released, but the messages to the client wait
- *               (for the bucket's acknowledgement, or for the front lane)
+ *   queued      all workers that it may go to are busy: it waits for its turn (core/queue), or
+ * until the clock says that it has waited long enough held        all answers are in and the charge
+ * is released, but the messages to the client wait (for the bucket's acknowledgement, or for the
+ * front lane)
  *
  * transit_dispose takes it off, out of the id map and back into the slab: the only end. */
 #ifndef ROUTER_STATE_H
@@ -40,13 +42,21 @@ struct ledger;
 struct presence;
 struct monitor;
 
-enum place { PLACE_RUNNING, PLACE_LINK_WAIT, PLACE_START_WAIT, PLACE_HELD, PLACE_COUNT };
+enum place {
+    PLACE_RUNNING,
+    PLACE_LINK_WAIT,
+    PLACE_START_WAIT,
+    PLACE_QUEUED,
+    PLACE_HELD,
+    PLACE_COUNT
+};
 enum clock_kind {
     CLOCK_NONE,
     CLOCK_FIRST_REPLY,
     CLOCK_INACTIVITY,
     CLOCK_ONE_WAY,
     CLOCK_PAUSE,
+    CLOCK_QUEUE,
     CLOCK_FRONT
 };
 
@@ -159,6 +169,7 @@ struct router {
     uint64_t rid_counter;
     int64_t started_ms; /* wall; part of rid */
     mono start_until;
+    bool giving_turns; /* dispatch_waiting is at work */
     bool draining, drain_flushed, drain_overdue, denied, ready_said;
     mono drain_due, timer_due, denied_due;
     struct loop_timer *drain_timer;
@@ -207,6 +218,8 @@ bool intake_refuses(struct router *r,
 
 /* dispatch.c */
 void dispatch_start(struct transit *t, mono now);
+/* Cheap when nobody's turn it is. True: more are left than fit one round of the loop. */
+bool dispatch_waiting(struct router *r, mono now);
 void dispatch_follow(struct transit *t, struct next next, mono now);
 void dispatch_failed(struct transit *t, enum cause cause, int64_t retry_after_ms, mono now);
 /* The end before a first answer: tells the client, tells the worker if an attempt is out, releases
