@@ -9,7 +9,8 @@
  * and last resort up to date. A worker is on the ejected list, oldest first, exactly while it is
  * EJECTED; a new ejection of the last resort puts it last, so the next one gets its turn. Marks and
  * ejections end by the recheck deadline, silence by its own; both are set far ahead and moved for
- * the price of a store. Callbacks run last, when all is consistent: they may choose, charge, eject.
+ * the price of a store. Where requests wait, the queue is told of each change too. Callbacks run
+ * last, when all is consistent: they may choose, charge, eject.
  */
 #include "base/check.h"
 #include "core/pool.h"
@@ -20,6 +21,7 @@ static void publish(struct worker *w, mono now)
     struct policy_item item;
     bool routable = w->candidate || w == pool->last_resort;
     bool is_free = routable && worker_has_room(w, 0, now);
+    bool fewer = w->routable && !routable;
 
     pool->routable += (uint32_t)routable - (uint32_t)w->routable;
     pool->free += (uint32_t)is_free - (uint32_t)w->free;
@@ -34,6 +36,11 @@ static void publish(struct worker *w, mono now)
         .cpu = w->cpu,
     };
     pool->policy->changed(pool->policy_state, &item);
+    if (pool->queue.count == 0)
+        return;
+    queue_worker_changed(w, now);
+    if (fewer)
+        queue_pool_shrank(pool);
 }
 
 static void settle_last_resort(struct pool *pool, mono now)

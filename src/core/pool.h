@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "base/rng.h"
 #include "core/policy.h"
+#include "core/queue.h"
 #include "core/registry.h"
 
 #define WORKER_MAGIC 0x776f726bu
@@ -20,6 +21,29 @@
 #define BUDGET_SECONDS 10
 #define BUDGET_FLOOR 3 /* retries a second, whatever the share */
 
+/* Those that wait for one field: any worker of a pool, or one worker. */
+struct waiting {
+    struct ticket *lines[PRIORITIES];
+    uint32_t count;
+    uint8_t passed_over[PRIORITIES]; /* by higher priorities since its last turn */
+};
+
+/* A pool's waiting requests (queue.c). */
+struct queue {
+    struct waiting any;
+    uint32_t count; /* in all fields */
+    uint64_t last_number;
+    mono moved_at;          /* last grant, or when somebody began to wait after nobody did */
+    int64_t between_us;     /* smoothed time between grants; 0: none yet */
+    uint64_t passed_most;   /* no worker has passed over a higher number */
+    uint32_t generation;    /* another: what workers remember to have passed is void */
+    uint32_t most_excluded; /* no waiting request excludes more workers */
+    bool shrank;            /* on registry->shrunk; looked through up to here: */
+    unsigned look;
+    uint64_t looked_up_to;
+    struct pool *next_shrunk;
+};
+
 struct worker_private {
     struct deadline silence; /* its intervals are missed */
     mono overdue_at;         /* when they were, while the link is not proved; 0: they are not */
@@ -28,6 +52,11 @@ struct worker_private {
     struct worker *newer, *older; /* in pool->ejected, while in_ejected */
     struct charge *ending;        /* of an ended epoch, not yet handed over */
     struct worker *worker;
+    struct waiting own;          /* requests that wait for this one */
+    uint64_t passed[PRIORITIES]; /* up to these numbers the pool's lines exclude it */
+    uint32_t passed_generation;
+    struct worker *noted_before, *noted_behind; /* in registry->noted, while noted */
+    bool noted;
     size_t id_len;
     bool in_ejected;
     bool restored; /* by a heartbeat, at restored_at */
@@ -64,6 +93,7 @@ struct pool {
     uint32_t marked;
     struct rng rng;
     struct budget_second budget[BUDGET_SECONDS];
+    struct queue queue;
 };
 
 struct registry {
@@ -72,7 +102,9 @@ struct registry {
     struct pool *pools;
     struct deadlines *deadlines;
     struct rng rng;
-    uint32_t workers; /* listed, over all pools */
+    uint32_t workers;     /* listed, over all pools */
+    struct worker *noted; /* free, or gone, where requests may wait for it */
+    struct pool *shrunk;  /* have fewer routable workers, and requests wait */
     bool link_down;
     mono proved_until; /* all that was sent to us before is here */
 };
@@ -100,6 +132,30 @@ void worker_forget_ejection(struct worker *w); /* without an event */
 /* Not discovered any more; a static one stays listed. Attempts end, begun ones only if `begun_too`.
  */
 void worker_depart(struct worker *w, enum worker_event event, bool begun_too, mono now);
+
+/* queue.c */
+void queue_worker_changed(struct worker *w,
+                          mono now);       /* after each change, if any wait in its pool */
+void queue_pool_shrank(struct pool *pool); /* one routable less */
+void queue_forget(struct worker *w);       /* at its end */
+bool queue_has_room(const struct request *rq);
+/* Into the queue, at its old place if it has waited before. only NULL: any worker of the pool. */
+void queue_join(struct request *rq, struct worker *only, mono now);
+void queue_leave(struct request *rq);
+/* The one whose turn queue_next gave last could not use the worker: let others see. */
+void queue_pass_on(struct registry *registry);
+/* When might one that came now be served, by the recent rate; 0: nobody waits. At most 60000. */
+int64_t queue_retry_after_ms(const struct pool *pool, mono now);
+
+/* request.c, for the queue */
+/* It failed there otherwise than by a refusal, so it never goes there again; or it is to be avoided
+ * while there is another one. */
+bool request_excludes(const struct request *rq, const struct worker *w);
+/* With at most so many routable workers it may have nobody left, or nobody but the avoided one. */
+unsigned request_excluded_count(const struct request *rq);
+/* The one that it avoids, where nobody else is left untried; NULL: no such one. */
+struct worker *request_left_with(const struct request *rq);
+bool request_may_hope(const struct request *rq); /* somebody it does not exclude is routable */
 
 /* charge.c */
 void charge_end_epoch(struct worker *w,

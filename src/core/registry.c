@@ -358,7 +358,7 @@ bool pool_has_untried(struct pool *pool, struct worker *const *tried, unsigned t
     return routable > 0;
 }
 
-int64_t pool_retry_after_ms(struct pool *pool, mono now)
+static int64_t free_after_ms(struct pool *pool, mono now)
 {
     uint64_t mark = min_tree_min(&pool->marks);
     int64_t ms;
@@ -370,6 +370,13 @@ int64_t pool_retry_after_ms(struct pool *pool, mono now)
         ms = 1;
     /* Whoever is busy without a mark may be free at any time. */
     return pool->marked < pool->routable && ms > 1000 ? 1000 : ms;
+}
+
+int64_t pool_retry_after_ms(struct pool *pool, mono now)
+{
+    int64_t free_ms = free_after_ms(pool, now), turn_ms = queue_retry_after_ms(pool, now);
+
+    return free_ms > turn_ms ? free_ms : turn_ms;
 }
 
 static struct budget_second *budget_now(struct pool *pool, mono now)

@@ -74,6 +74,8 @@ struct pool_options {
     uint32_t max_attempts;   /* 3; at most REQUEST_TRIED_MAX */
     uint32_t budget_percent; /* 20 */
     bool idempotent;         /* default of Waybill-Idempotent */
+    uint32_t queue_limit;    /* requests that may wait; 0: none */
+    int64_t queue_wait_ms;   /* how long each */
 };
 struct pool *
 registry_add_pool(struct registry *registry,
@@ -161,7 +163,9 @@ struct choice {
 struct worker *pool_choose(struct pool *pool, const struct choice *choice, bool peek, mono now);
 /* Are there routable workers outside tried? (busy is not gone) */
 bool pool_has_untried(struct pool *pool, struct worker *const *tried, unsigned tried_count);
-/* When may a worker be free again for all we know: earliest mark or 1 s. For Retry-After. */
+/* When may a worker be free again for all we know: the earliest mark, or 1 s; where requests wait,
+ * no sooner than one that came now would be served by the recent rate. At most 60000. For
+ * Retry-After. */
 int64_t pool_retry_after_ms(struct pool *pool, mono now);
 /* The retry budget: note each request; ask before each retry that costs budget. */
 void pool_note_request(struct pool *pool, mono now);

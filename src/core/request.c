@@ -7,7 +7,10 @@
  * decision whether there is another try; every error leaves through `fail` in state FAILED with the
  * charge released.
  *
- * It does not queue, does not look at sessions or adapters, and knows no bytes: the router
+ * Where all that it may go to are only busy it waits (queue.c): those not yet tried, and those that
+ * refused it, once their marks have run out. `wait_or` is the one way in.
+ *
+ * It does not look at sessions or adapters, and knows no bytes: the router
  * re-prepares the message for each attempt. */
 #include "core/request.h"
 
@@ -71,6 +74,7 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     rq->key = params->key;
     rq->target = params->target;
     rq->malformed = malformed_target(params->target);
+    rq->priority = (int8_t)params->priority;
 }
 
 static bool has_target(const struct request *rq)
@@ -154,12 +158,33 @@ struct pick {
     enum reason reason;
 };
 
+static bool same_worker(const struct worker *a, const struct worker *b)
+{
+    return a == b || strcmp(a->id, b->id) == 0;
+}
+
 static bool is_tried(const struct request *rq, const struct worker *w)
 {
     for (unsigned i = 0; i < rq->tried_count; i++)
-        if (strcmp(rq->tried[i]->id, w->id) == 0)
+        if (same_worker(rq->tried[i], w))
             return true;
     return false;
+}
+
+/* Each once: the queue leads to the same worker more than once. */
+static unsigned tried_workers(const struct request *rq, struct worker *out[REQUEST_TRIED_MAX])
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < rq->tried_count; i++) {
+        unsigned k = 0;
+
+        while (k < count && !same_worker(out[k], rq->tried[i]))
+            k++;
+        if (k == count)
+            out[count++] = rq->tried[i];
+    }
+    return count;
 }
 
 /* The worker of the record, if it could be chosen now for all that is known of it. */
@@ -170,19 +195,78 @@ static struct worker *recalled(const struct request *rq, enum recall how)
     return w != NULL && w->routable && !is_tried(rq, w) ? w : NULL;
 }
 
-/* By the policy among the untried, without the avoided one while there is another. */
-static struct pick pick_untried(const struct request *rq, bool peek, mono now)
+/* The record names it and the client wants another one, and there is another one untried. */
+static bool is_avoided(const struct request *rq, const struct worker *w)
 {
     struct worker *tried[REQUEST_TRIED_MAX];
-    struct choice choice = {.key = rq->key, .tried = rq->tried, .tried_count = rq->tried_count};
+    struct worker *avoided = recalled(rq, RECALL_AVOID);
+    unsigned count;
+
+    if (avoided == NULL || avoided != w)
+        return false;
+    count = tried_workers(rq, tried);
+    if (count == REQUEST_TRIED_MAX)
+        return false;
+    tried[count++] = avoided;
+    return pool_has_untried(rq->pool, tried, count);
+}
+
+bool request_excludes(const struct request *rq, const struct worker *w)
+{
+    for (unsigned i = 0; i < rq->tried_count; i++)
+        if (rq->tried_causes[i] != CAUSE_REFUSED && same_worker(rq->tried[i], w))
+            return true;
+    return rq->recall == RECALL_AVOID && is_avoided(rq, w);
+}
+
+/* Those it must not go to even from the queue, each once. */
+static unsigned excluded_workers(const struct request *rq, struct worker *out[REQUEST_TRIED_MAX])
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < rq->tried_count; i++)
+        if (rq->tried_causes[i] != CAUSE_REFUSED)
+            out[count++] = rq->tried[i]; /* it never went there again */
+    return count;
+}
+
+unsigned request_excluded_count(const struct request *rq)
+{
+    struct worker *out[REQUEST_TRIED_MAX];
+
+    if (rq->recall == RECALL_AVOID)
+        return tried_workers(rq, out) + 1;
+    return excluded_workers(rq, out);
+}
+
+struct worker *request_left_with(const struct request *rq)
+{
+    struct worker *avoided = recalled(rq, RECALL_AVOID);
+
+    return avoided != NULL && !is_avoided(rq, avoided) ? avoided : NULL;
+}
+
+bool request_may_hope(const struct request *rq)
+{
+    struct worker *out[REQUEST_TRIED_MAX];
+    unsigned count = excluded_workers(rq, out);
+
+    return rq->tried_count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, out, count);
+}
+
+/* By the policy among those it may go to, without the avoided one while there is another. again:
+ * from the queue, also one that refused and is free again. */
+static struct pick pick_among(const struct request *rq, bool again, bool peek, mono now)
+{
+    struct worker *without[REQUEST_TRIED_MAX];
+    struct choice choice = {.key = rq->key, .tried = without};
     struct pick pick = {NULL, -1, rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY};
     struct worker *avoided = recalled(rq, RECALL_AVOID);
 
-    if (avoided != NULL && rq->tried_count < REQUEST_TRIED_MAX) {
-        memcpy(tried, rq->tried, rq->tried_count * sizeof(struct worker *));
-        tried[rq->tried_count] = avoided;
-        if (pool_has_untried(rq->pool, tried, rq->tried_count + 1u)) {
-            choice.tried = tried;
+    choice.tried_count = again ? excluded_workers(rq, without) : tried_workers(rq, without);
+    if (avoided != NULL && choice.tried_count < REQUEST_TRIED_MAX) {
+        without[choice.tried_count] = avoided;
+        if (pool_has_untried(rq->pool, without, choice.tried_count + 1u)) {
             choice.tried_count++;
             if (pick.reason == REASON_POLICY)
                 pick.reason = REASON_AVOID;
@@ -190,6 +274,11 @@ static struct pick pick_untried(const struct request *rq, bool peek, mono now)
     }
     pick.worker = pool_choose(rq->pool, &choice, peek, now);
     return pick;
+}
+
+static struct pick pick_untried(const struct request *rq, bool peek, mono now)
+{
+    return pick_among(rq, false, peek, now);
 }
 
 static struct pick pick_worker(const struct request *rq, bool peek, mono now)
@@ -206,16 +295,52 @@ static struct pick pick_worker(const struct request *rq, bool peek, mono now)
 
 static bool untried_left(const struct request *rq)
 {
-    return rq->tried_count < REQUEST_TRIED_MAX &&
-           pool_has_untried(rq->pool, rq->tried, rq->tried_count);
+    struct worker *tried[REQUEST_TRIED_MAX];
+    unsigned count = tried_workers(rq, tried);
+
+    return count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, tried, count);
 }
 
-/* Nobody is free among the untried. */
-static struct next fail_unchosen(struct request *rq, mono now)
+static struct next enqueue(struct request *rq, struct worker *only, mono now)
 {
-    if (untried_left(rq))
-        return fail_overloaded(rq, NULL, now);
-    return fail_by_cause(rq, now);
+    struct worker *w = only;
+
+    (void)charge_release(&rq->charge, now);
+    queue_join(rq, only, now);
+    if (rq->state == REQUEST_GRANTED && only == NULL)
+        queue_pass_on(rq->pool->registry);
+    else if (w == NULL && rq->tried_count > 0) /* its mark may have run out before the pause */
+        w = pick_among(rq, true, true, now).worker;
+    rq->state = REQUEST_QUEUED;
+    if (w != NULL)
+        queue_worker_changed(w, now);
+    return (struct next){.kind = NEXT_QUEUE, .at = rq->ticket.due};
+}
+
+/* Nobody is free among those it may go to now. */
+static struct next wait_or_fail(struct request *rq, mono now)
+{
+    struct next next;
+
+    if (request_may_hope(rq) && (rq->state == REQUEST_GRANTED || queue_has_room(rq)))
+        return enqueue(rq, NULL, now);
+    if (!untried_left(rq))
+        return fail_by_cause(rq, now);
+    next = fail_overloaded(rq, NULL, now);
+    next.queue_full = rq->pool->options.queue_limit > 0;
+    return next;
+}
+
+/* Its one worker has no room, or refused it before. */
+static struct next wait_or_fail_at(struct request *rq, struct worker *w, mono now)
+{
+    struct next next;
+
+    if (rq->state == REQUEST_GRANTED || queue_has_room(rq))
+        return enqueue(rq, w, now);
+    next = rq->tried_count > 0 ? fail_by_cause(rq, now) : fail_overloaded(rq, w, now);
+    next.queue_full = rq->pool->options.queue_limit > 0 || rq->bound;
+    return next;
 }
 
 /* What the target's worker says to a new request; ejection is the caller's own risk. */
@@ -273,17 +398,6 @@ enum bond {
     BOND_FREE
 };
 
-static bool is_avoided(const struct request *rq, struct worker *w)
-{
-    struct worker *tried[REQUEST_TRIED_MAX];
-
-    if (recalled(rq, RECALL_AVOID) != w || rq->tried_count == REQUEST_TRIED_MAX)
-        return false;
-    memcpy(tried, rq->tried, rq->tried_count * sizeof(struct worker *));
-    tried[rq->tried_count] = w;
-    return pool_has_untried(rq->pool, tried, rq->tried_count + 1u);
-}
-
 static enum bond bond_of(const struct request *rq, const struct pin *pin, struct worker *w)
 {
     bool refused = false;
@@ -291,7 +405,7 @@ static enum bond bond_of(const struct request *rq, const struct pin *pin, struct
     if (w == NULL || !w->discovered)
         return BOND_UNHEARD;
     for (unsigned i = 0; i < rq->tried_count; i++) {
-        if (strcmp(rq->tried[i]->id, w->id) != 0)
+        if (!same_worker(rq->tried[i], w))
             continue;
         refused = rq->tried_causes[i] == CAUSE_REFUSED;
         if (!refused && w->routable)
@@ -299,7 +413,9 @@ static enum bond bond_of(const struct request *rq, const struct pin *pin, struct
     }
     if (!w->routable || (pin->rank >= 0 && (uint32_t)pin->rank >= w->ranks) || is_avoided(rq, w))
         return BOND_BROKEN;
-    return w->free && !refused ? BOND_FREE : BOND_BUSY;
+    if (refused && rq->state != REQUEST_GRANTED) /* to it again from the queue only */
+        return BOND_BUSY;
+    return w->free ? BOND_FREE : BOND_BUSY;
 }
 
 /* The session rebinds, once for a request. */
@@ -308,6 +424,8 @@ static struct next broken(struct request *rq, mono now)
     if (rq->rebound)
         return fail_by_cause(rq, now);
     rq->rebinding = true;
+    if (rq->state == REQUEST_GRANTED) /* its turn is over without a worker */
+        rq->state = REQUEST_PAUSED;
     return (struct next){.kind = NEXT_REBIND, .at = now};
 }
 
@@ -356,10 +474,11 @@ static struct next choose_target(struct request *rq, const struct pin *pin, mono
         return contradiction(rq, pin, wait_until, now);
     if (status == WB_UNKNOWN_WORKER && mono_before(now, wait_until))
         return wait_to_be_heard(rq, wait_until);
-    if (status == WB_OVERLOADED)
-        return fail_overloaded(rq, w, now);
+    if (status == WB_OVERLOADED ||
+        (status == WB_OK && rq->tried_count > 0 && rq->state != REQUEST_GRANTED))
+        return wait_or_fail_at(rq, w, now);
     if (status != WB_OK)
-        return fail(rq, status, now);
+        return rq->tried_count > 0 ? fail_by_cause(rq, now) : fail(rq, status, now);
     rq->reason = REASON_TARGET;
     rq->rank = rq->target_rank;
     note_owner(rq);
@@ -376,8 +495,10 @@ static struct next choose_by_policy(struct request *rq, bool spill, mono now)
 {
     struct pick pick = pick_worker(rq, false, now);
 
+    if (pick.worker == NULL && rq->state == REQUEST_GRANTED && rq->tried_count > 0)
+        pick = pick_among(rq, true, false, now);
     if (pick.worker == NULL)
-        return fail_unchosen(rq, now);
+        return wait_or_fail(rq, now);
     rq->reason = spill && pick.reason == REASON_POLICY ? REASON_SPILL : pick.reason;
     rq->rank = pick.rank;
     note_owner(rq);
@@ -408,7 +529,10 @@ static struct next choose_hard(struct request *rq, const struct pin *pin, mono w
     case BOND_BUSY:
         if (pin->on_busy == ON_BUSY_SPILL)
             return choose_by_policy(rq, true, now);
-        return rq->tried_count > 0 ? fail_by_cause(rq, now) : fail_overloaded(rq, w, now);
+        if (pin->on_busy == ON_BUSY_FAIL)
+            return rq->tried_count > 0 ? fail_by_cause(rq, now) : fail_overloaded(rq, w, now);
+        rq->bound = true;
+        return wait_or_fail_at(rq, w, now);
     case BOND_FREE:
         return choose_bound(rq, pin, w, now);
     }
@@ -420,7 +544,8 @@ struct next request_choose(struct request *rq, const struct pin *pin, mono wait_
     struct worker *w;
     wb_status status;
 
-    CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING);
+    CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING ||
+          rq->state == REQUEST_GRANTED);
     status = request_status(rq);
     if (status != WB_OK)
         return fail(rq, status, now);
@@ -435,6 +560,21 @@ struct next request_choose(struct request *rq, const struct pin *pin, mono wait_
             return choose_bound(rq, pin, w, now);
     }
     return choose_by_policy(rq, false, now);
+}
+
+struct next request_wait_over(struct request *rq, mono now)
+{
+    struct worker *only = rq->ticket.only;
+    struct next next;
+
+    CHECK(rq->state == REQUEST_QUEUED);
+    if (only != NULL)
+        worker_ref(only);
+    queue_leave(rq);
+    next =
+        rq->last_cause == CAUSE_REFUSED ? fail_by_cause(rq, now) : fail_overloaded(rq, only, now);
+    worker_unref(only);
+    return next;
 }
 
 static void note_tried(struct request *rq, enum cause cause)
@@ -469,15 +609,17 @@ static mono backed_off(struct request *rq, mono now)
                        (int64_t)registry_random_below(rq->pool->registry, (uint64_t)bound + 1));
 }
 
-/* May it go anywhere yet? Who is bound hard asks its session again: the bound worker after a
- * refusal, another one if that is gone. */
-static bool somebody_left(const struct request *rq, enum cause cause)
+/* Somebody untried, or, from the queue, somebody who refused. Who is bound hard asks its session
+ * again: the bound worker after a refusal, another one if that is gone. */
+static bool another_left(const struct request *rq, enum cause cause)
 {
-    if (has_target(rq))
+    if (rq->tried_count == REQUEST_TRIED_MAX)
         return false;
+    if (has_target(rq))
+        return cause == CAUSE_REFUSED && queue_has_room(rq);
     if (rq->pin == PIN_HARD)
-        return cause != CAUSE_TIMEOUT && rq->tried_count < REQUEST_TRIED_MAX;
-    return untried_left(rq);
+        return cause != CAUSE_TIMEOUT;
+    return untried_left(rq) || (queue_has_room(rq) && request_may_hope(rq));
 }
 
 /* The attempt is over and its charge released: another one, or the end? */
@@ -486,7 +628,7 @@ static struct next decide(struct request *rq, enum cause cause, bool sent, mono 
     struct next next = {.kind = NEXT_PAUSE, .at = now};
 
     if (!may_retry(rq, cause, sent) || rq->attempt >= rq->pool->options.max_attempts ||
-        !somebody_left(rq, cause))
+        !another_left(rq, cause))
         return fail_by_cause(rq, now);
     if (cause == CAUSE_REFUSED || cause == CAUSE_LOST || cause == CAUSE_TIMEOUT) {
         if (!pool_take_retry(rq->pool, now))
@@ -521,9 +663,9 @@ struct next request_resolve(struct request *rq, mono now)
         if (fall_back(rq, now))
             continue;
         (void)charge_release(&rq->charge, now);
-        if (rq->pin == PIN_HARD)
+        if (rq->pin == PIN_HARD && !has_target(rq))
             return decide(rq, CAUSE_GONE, false, now);
-        return has_target(rq) ? fail_by_cause(rq, now) : fail_unchosen(rq, now);
+        return has_target(rq) ? fail_by_cause(rq, now) : wait_or_fail(rq, now);
     }
     if (!worker_has_room(rq->charge.worker, 1, now)) {
         note_tried(rq, CAUSE_REFUSED);
@@ -539,6 +681,8 @@ void request_sent(struct request *rq, uint64_t bytes, mono now)
 {
     CHECK(rq->state == REQUEST_CHOSEN && rq->attempt > 0);
     charge_bytes(&rq->charge, bytes, now);
+    if (rq->waited)
+        rq->ticket.due = (mono){0}; /* another wait has its own time */
     rq->state = REQUEST_OUT;
 }
 
@@ -624,6 +768,8 @@ void request_end(struct request *rq, mono now)
 {
     if (rq->state == REQUEST_ENDED)
         return;
+    if (rq->state == REQUEST_QUEUED)
+        queue_leave(rq);
     rq->state = REQUEST_ENDED;
     (void)charge_release(&rq->charge, now);
     while (rq->tried_count > 0)

@@ -7,12 +7,17 @@
  * FAILED
  *    +-- WAITING (start_wait: target not yet heard of)
  *
+ * From choose or resolve, where all that are permitted are only busy:
+ *   QUEUED --its turn (queue_next)--> GRANTED --choose--> CHOSEN, or QUEUED again at its old place
+ *     +-- its time is over (request_wait_over) --> FAILED
+ *
  * A charge is held exactly in CHOSEN, OUT and SERVED. Every function CHECKs that the state allows
  * it; peers cannot make a wrong call happen, only the router's own bugs can. Events that may come
  * late (a clock, a lost worker) are asked about with request_state first. */
 #ifndef CORE_REQUEST_H
 #define CORE_REQUEST_H
 
+#include "core/queue.h"
 #include "core/registry.h"
 #include "core/session.h"
 
@@ -25,6 +30,8 @@ enum request_state {
     REQUEST_SERVED,
     REQUEST_PAUSED,
     REQUEST_WAITING,
+    REQUEST_QUEUED,
+    REQUEST_GRANTED,
     REQUEST_FAILED,
     REQUEST_ENDED
 };
@@ -94,6 +101,10 @@ struct request {
     bool rebinding;  /* its binding was found broken: the next choice as owner replaces it */
     bool rebound;    /* and has: once for a request */
     uint8_t recall;  /* enum recall; set: there is no target, and `recalled` names the worker */
+    int8_t priority; /* enum priority */
+    bool waited;     /* the ticket holds */
+    bool bound;      /* its target is a session's worker: it may wait even where queue_limit is 0;
+                        set between request_init and request_choose */
     enum delivered delivered; /* worst over all attempts */
     enum reason reason;
     enum cause last_cause;
@@ -108,6 +119,7 @@ struct request {
     /* Not cleared at the start, since most requests try nobody in vain. */
     struct worker *tried[REQUEST_TRIED_MAX]; /* the first tried_count hold, a reference each */
     uint8_t tried_causes[REQUEST_TRIED_MAX]; /* enum cause */
+    struct ticket ticket;                    /* once waited */
 };
 
 enum next_kind {
@@ -117,6 +129,8 @@ enum next_kind {
     NEXT_PAUSE,  /* call request_choose again at `at` */
     NEXT_WAIT,   /* worker not heard of yet: choose again when one joins, or at `at` */
     NEXT_REBIND, /* the pin is broken: session_broken, then choose again by what it says */
+    NEXT_QUEUE,  /* all permitted are only busy: it waits for its turn (queue_next), or until `at`,
+                    then request_wait_over */
     NEXT_FAIL    /* answer `error`; charges are released; then request_end */
 };
 struct next {
@@ -125,6 +139,7 @@ struct next {
     wb_status error;
     const char *scope;      /* of WB_OVERLOADED: "worker" or "service" */
     int64_t retry_after_ms; /* of WB_OVERLOADED */
+    bool queue_full;        /* WB_OVERLOADED for want of room in the queue */
     bool forward_refusal;   /* WB_OVERLOADED whose last refusal's headers and payload are to be
                                forwarded */
 };
@@ -134,6 +149,7 @@ struct request_params {
     int32_t target_rank; /* -1: none */
     struct span key;
     bool idempotent, one_way;
+    enum priority priority;
 };
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params,
                   mono now);
@@ -145,10 +161,14 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
  * chosen while it is free and untried, with the rank if it still has it; else the policy decides.
  */
 void request_recall(struct request *rq, enum recall how, struct span worker, int32_t rank);
-/* From NEW, PAUSED or WAITING: chooses and charges. pin: of its session, NULL: it has none; read
- * during the call only. wait_until: while now is before it, an unknown target or bound worker is
- * NEXT_WAIT. NEXT_CHOSEN, NEXT_WAIT, NEXT_REBIND or NEXT_FAIL. */
+/* From NEW, PAUSED, WAITING or GRANTED: chooses and charges. pin: of its session, NULL: it has none;
+ * read during the call only. wait_until: while now is before it, an unknown target or bound worker is
+ * NEXT_WAIT. NEXT_CHOSEN, NEXT_WAIT, NEXT_QUEUE, NEXT_REBIND or NEXT_FAIL. A worker that refused is
+ * chosen again only from GRANTED. Before a newcomer chooses, those whose turn it is must have had it
+ * (queue_due, queue_next), or it overtakes them. */
 struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now);
+/* From QUEUED: it has waited its time. NEXT_FAIL: overloaded, or its last refusal forwarded. */
+struct next request_wait_over(struct request *rq, mono now);
 /* From CHOSEN: is the worker still there? If not: cause gone, move to another (the charge moves,
  * the rank is dropped, reason fallback). Is it overloaded, not counting the own charge? Then
  * refused without a send. Else takes the attempt number: NEXT_SEND. */

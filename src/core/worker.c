@@ -48,7 +48,8 @@ void worker_unref(struct worker *w)
     CHECK(w->refs > 0);
     if (--w->refs > 0 || w->listed)
         return;
-    CHECK(w->charges == NULL && w->priv->ending == NULL);
+    CHECK(w->charges == NULL && w->priv->ending == NULL && w->priv->own.count == 0);
+    queue_forget(w);
     for (uint32_t i = 0; i < w->adapter_count; i++)
         free(w->adapters[i]);
     free(w->adapters);

@@ -4,13 +4,17 @@
  *                     awaited worker joined
  *   dispatch_follow   does what core said next
  *   dispatch_failed   an attempt failed before its first answer: core says what next
+ *   dispatch_waiting  gives those that wait in the queue their turn: the one place that does
  *   dispatch_give_up  the only way a request ends without an answer
  *
  * Choice, charge, resolving and publish are one step of the loop: nothing waits between them. A
  * client's message is prepared afresh from its own bytes for each attempt, so nothing of a failed
  * attempt (worker, rank, number) can stick to the next. Each attempt has a new token; the failed
  * one's is forgotten, which is what makes its messages late. While the back lane is down nothing is
- * chosen: the request waits in PLACE_LINK_WAIT within its time. */
+ * chosen: the request waits in PLACE_LINK_WAIT within its time, or goes on waiting in the queue.
+ *
+ * A worker that becomes free is only noted by core; before_sleep gives the turns, and so does each
+ * choice of another request before it, so that nobody overtakes those that wait. */
 #include "router/affinity.h"
 
 #include <stdlib.h>
@@ -21,6 +25,7 @@
 #include "wire/headers.h"
 #include "wire/subject.h"
 
+#define TURNS_MAX 4096 /* given at once; the loop gives the others in its next round */
 #define ONE_WAY_MS 100 /* spec section 3: published and no 503 within this time */
 
 static bool drop_for_worker(void *arg, const struct header_field *f)
@@ -120,10 +125,28 @@ static void send_attempt(struct transit *t, mono now)
         transit_arm(t, CLOCK_FIRST_REPLY, mono_add_ms(now, set->timeouts.first_reply_ms));
 }
 
+bool dispatch_waiting(struct router *r, mono now)
+{
+    struct request *rq;
+    unsigned n = 0;
+
+    if (!queue_due(r->registry) || r->giving_turns || !lane_is_up(r->back))
+        return false;
+    r->giving_turns = true;
+    while (n < TURNS_MAX && (rq = queue_next(r->registry, now)) != NULL) {
+        dispatch_start(CONTAINER_OF(rq, struct transit, core), now);
+        n++;
+    }
+    r->giving_turns = false;
+    return n == TURNS_MAX;
+}
+
 void dispatch_start(struct transit *t, mono now)
 {
     struct router *r = t->router;
 
+    if (t->core.state != REQUEST_GRANTED)
+        (void)dispatch_waiting(r, now);
     if (!lane_is_up(r->back)) {
         transit_place(t, PLACE_LINK_WAIT);
         transit_arm(t, CLOCK_FIRST_REPLY,
@@ -148,6 +171,9 @@ static const char *failure_text(const struct transit *t, wb_status error)
                                    : "no worker of this service is routable";
     case WB_LINK_LOST:
         return "the link to NATS was lost and the attempt's time ran out";
+    case WB_OVERLOADED:
+        return t->core.waited ? "no permitted worker became free in the time of the queue"
+                              : wb_status_text(error);
     default:
         return wb_status_text(error);
     }
@@ -180,7 +206,14 @@ void dispatch_follow(struct transit *t, struct next next, mono now)
             transit_place(t, PLACE_START_WAIT);
             transit_arm(t, CLOCK_PAUSE, next.at);
             return;
+        case NEXT_QUEUE:
+            router_count(t->router, COUNT_QUEUED);
+            transit_place(t, PLACE_QUEUED);
+            transit_arm(t, CLOCK_QUEUE, next.at);
+            return;
         case NEXT_FAIL:
+            if (next.queue_full)
+                router_count(t->router, COUNT_QUEUE_FULL);
             fail(t, &next);
             return;
         case NEXT_REBIND: /* affinity's own */
@@ -281,6 +314,17 @@ static void attempt_clock(struct transit *t, bool total, mono now)
     }
 }
 
+static void waited_in_vain(struct transit *t, mono now)
+{
+    if (!lane_is_up(t->router->back)) {
+        dispatch_give_up(t, WB_LINK_LOST, "the link to NATS was lost while the request waited",
+                         now);
+        return;
+    }
+    router_count(t->router, COUNT_QUEUE_TIMEOUTS);
+    dispatch_follow(t, request_wait_over(&t->core, now), now);
+}
+
 void dispatch_clock(struct deadline *d, mono now)
 {
     struct transit *t = CONTAINER_OF(d, struct transit, clock);
@@ -301,6 +345,8 @@ void dispatch_clock(struct deadline *d, mono now)
         recall_late(t, now);
     } else if (t->place == PLACE_SESSION_WAIT) {
         affinity_late(t, now);
+    } else if (t->place == PLACE_QUEUED) {
+        waited_in_vain(t, now);
     } else if (t->place == PLACE_LINK_WAIT) {
         dispatch_give_up(t, WB_LINK_LOST,
                          "the link to NATS was down for the whole time of an attempt", now);

@@ -2,8 +2,9 @@
  * happens in callbacks of the lanes, the clocks and the registry; this file only ties them
  * together.
  *
- * Each turn of the loop ends with before_sleep: due deadlines fire, the ledger writes what waits,
- * then the lanes send (hooks run in the order of creation, and the lanes are created last). */
+ * Each turn of the loop ends with before_sleep: workers that became free take those that wait, due
+ * deadlines fire, the ledger writes what waits, then the lanes send (hooks run in the order of
+ * creation, and the lanes are created last). */
 #include "router/router.h"
 #include "router/affinity.h"
 #include "router/ledger.h"
@@ -79,18 +80,21 @@ static void on_timer(void *arg)
 static void before_sleep(void *arg)
 {
     struct router *r = arg;
-    mono now = loop_now(r->loop), next;
+    mono now = loop_now(r->loop), session_due = MONO_NEVER, next;
+    bool more = dispatch_waiting(r, now); /* before a clock says that they have waited in vain */
 
     deadlines_run(r->deadlines, now, CLOCKS_PER_TURN);
     next = registry_next(r->registry);
     if (!mono_before(now, next))
-        next = registry_run(r->registry, now);
+        (void)registry_run(r->registry, now);
     if (!mono_before(now, r->denied_due))
         links_retry_denied(r, now);
     if (!mono_before(now, r->start_until) && !r->ready_said)
         router_subscribe_due(r, now);
     if (r->affinity)
-        next = mono_min(next, affinity_turn(r->affinity, now));
+        session_due = affinity_turn(r->affinity, now);
+    more = dispatch_waiting(r, now) || more;
+    next = mono_min(session_due, more ? now : registry_next(r->registry));
     next = mono_min(next, mono_min(r->denied_due, deadlines_next(r->deadlines)));
     if (mono_before(now, r->start_until))
         next = mono_min(next, r->start_until);
@@ -164,6 +168,8 @@ static bool add_service(struct router *r, struct service *s, const struct servic
         .max_attempts = set->retry.max_attempts,
         .budget_percent = set->retry.budget_percent,
         .idempotent = set->retry.idempotent,
+        .queue_limit = set->queue.limit,
+        .queue_wait_ms = set->queue.wait_ms,
     };
 
     s->settings = set;
@@ -371,8 +377,8 @@ static void drain_flushed(void *arg, bool ok)
 
 static void end_unfinished(struct router *r, mono now)
 {
-    static const enum place places[] = {PLACE_RUNNING, PLACE_RECORD_WAIT, PLACE_SESSION_WAIT,
-                                        PLACE_LINK_WAIT, PLACE_START_WAIT};
+    static const enum place places[] = {PLACE_QUEUED,       PLACE_RUNNING,   PLACE_RECORD_WAIT,
+                                        PLACE_SESSION_WAIT, PLACE_LINK_WAIT, PLACE_START_WAIT};
 
     for (unsigned i = 0; i < sizeof places / sizeof places[0]; i++) {
         for (uint32_t n = r->places[places[i]].count; n > 0; n--) {

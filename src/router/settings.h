@@ -66,6 +66,10 @@ struct service_settings {
         enum session_mode mode;
         enum session_on_busy on_busy;
     } session;
+    struct {
+        uint32_t limit;  /* requests that may wait for a free worker; 0: none */
+        int64_t wait_ms; /* 5000 */
+    } queue;
     bool heartbeats; /* workers outside the config are accepted */
     bool eject_enabled;
     struct static_settings *workers;

@@ -11,6 +11,8 @@
  *               one has bound or failed, or by the clock
  *   link_wait   the back lane is down, nothing can be chosen; ends by back up or by the clock
  *   start_wait  its target was not heard of yet; ends by a worker joining, or by the clock
+ *   queued      all workers that it may go to are busy: it waits for its turn (core/queue), or until
+ *               the clock says that it has waited long enough
  *   held        all answers are in and the charge is released, but the messages to the client wait
  *               (for the bucket's acknowledgement, or for the front lane)
  *
@@ -53,6 +55,7 @@ enum place {
     PLACE_SESSION_WAIT,
     PLACE_LINK_WAIT,
     PLACE_START_WAIT,
+    PLACE_QUEUED,
     PLACE_HELD,
     PLACE_COUNT
 };
@@ -64,6 +67,7 @@ enum clock_kind {
     CLOCK_PAUSE,
     CLOCK_RECORD,
     CLOCK_SESSION,
+    CLOCK_QUEUE,
     CLOCK_FRONT
 };
 
@@ -183,6 +187,7 @@ struct router {
     uint64_t rid_counter;
     int64_t started_ms; /* wall; part of rid */
     mono start_until;
+    bool giving_turns; /* dispatch_waiting is at work */
     bool draining, drain_flushed, drain_overdue, denied, ready_said;
     mono drain_due, timer_due, denied_due;
     mono proving_since; /* of the proof of the back link that is under way; never: none is */
@@ -243,6 +248,8 @@ void recall_link_down(struct router *r, mono now);
 
 /* dispatch.c */
 void dispatch_start(struct transit *t, mono now);
+/* Cheap when nobody's turn it is. True: more are left than fit one round of the loop. */
+bool dispatch_waiting(struct router *r, mono now);
 void dispatch_follow(struct transit *t, struct next next, mono now);
 void dispatch_failed(struct transit *t, enum cause cause, int64_t retry_after_ms, mono now);
 /* The end before a first answer: tells the client, tells the worker if an attempt is out, releases

@@ -1,7 +1,9 @@
 /* Random events against a naive model of core: heartbeats of every kind, silence, link trouble,
  * ejections, requests with and without target, workers that vanish between choice and send,
- * answers, failures, ends. The model keeps for each id what heartbeats alone say, and for each
- * request whom it was sent to; after each event all counts are made anew by counting, and compared.
+ * answers, failures, ends, waiting in the queue with and without a limit. The model keeps for each
+ * id what heartbeats alone say, and for each request whom it was sent to; after each event all
+ * counts are made anew by counting, and compared, and nobody waits whom a free worker may serve, or
+ * whom nobody can serve any more.
  *
  * Usage: core_model_test [EVENTS [SEED]]; without arguments 200,000 events over all policies. */
 #include <stdio.h>
@@ -26,8 +28,11 @@ struct shadow { /* what is true of an id by its heartbeats and messages alone */
 struct live {
     struct request rq;
     bool used;
+    bool granted; /* it came from the queue, and has not failed since */
     unsigned sends;
     char key[4], target[8];
+    uint64_t order; /* of its first waiting; 0: none */
+    mono wait_over;
     char sent_to[WB_NAME_MAX + 1];
     enum recall how; /* what a retry of the client asks for */
     char recalled[16];
@@ -41,8 +46,11 @@ static struct shadow shadows[IDS];
 static struct live lives[LIVE];
 static mono now;
 static bool link_up;
-static unsigned ids; /* of IDS, in use */
 static uint64_t answered, fallbacks, lost, exhausted, avoided, avoided_used, preferred;
+static uint64_t orders, grants, again, overtimes, hopeless;
+static bool giving_turns;
+static uint32_t queue_limit;
+static unsigned ids; /* of IDS, in use: where there are few, more often nobody is left */
 
 static unsigned below(unsigned n)
 {
@@ -75,13 +83,19 @@ static void finish(struct live *live)
     live->used = false;
 }
 
-static void check_tried(const struct request *rq)
+static void check_tried(const struct live *live)
 {
+    const struct request *rq = &live->rq;
+
     for (unsigned i = 0; i < rq->tried_count; i++) {
+        const struct worker *tried = rq->tried[i];
+
+        /* Twice only after its refusal, and only from the queue. */
         for (unsigned j = 0; j < i; j++)
-            CHECK(strcmp(rq->tried[i]->id, rq->tried[j]->id) != 0);
-        if (rq->charge.worker != NULL)
-            CHECK(strcmp(rq->tried[i]->id, rq->charge.worker->id) != 0);
+            CHECK(strcmp(tried->id, rq->tried[j]->id) != 0 ||
+                  (rq->tried_causes[j] == CAUSE_REFUSED && live->order > 0));
+        if (rq->charge.worker != NULL && strcmp(tried->id, rq->charge.worker->id) == 0)
+            CHECK(rq->tried_causes[i] == CAUSE_REFUSED && live->granted);
     }
 }
 
@@ -107,6 +121,158 @@ static void count_other(void *arg, struct worker *w)
     if (naive_routable(w) && !naive_tried(others->rq, w) &&
         !span_eq_str(others->rq->recalled, w->id))
         others->untried++;
+}
+
+/* NULL: nobody is, or there is no other one. */
+static const struct worker *avoided_by(const struct request *rq)
+{
+    const struct worker *w = rq->recall == RECALL_AVOID ? pool_find(pool, rq->recalled) : NULL;
+    struct others others = {rq, 0};
+
+    pool_each(pool, count_other, &others);
+    return w != NULL && !naive_tried(rq, w) && others.untried > 0 ? w : NULL;
+}
+
+/* ---- the queue, naively ---- */
+
+static bool excludes(const struct request *rq, const struct worker *w)
+{
+    for (unsigned i = 0; i < rq->tried_count; i++)
+        if (rq->tried_causes[i] != CAUSE_REFUSED && strcmp(rq->tried[i]->id, w->id) == 0)
+            return true;
+    return false;
+}
+
+struct look {
+    const struct request *rq, *instead;
+    bool usable, hope, only_rq; /* only_rq: some free one serves rq, and not `instead` */
+    uint32_t healthy;
+    const struct worker *resort;
+    const struct worker *avoids; /* while there is another one untried */
+};
+
+static bool admits(const struct worker *w)
+{
+    return w->discovered && (w->state == WORKER_READY || w->state == WORKER_BUSY);
+}
+
+static bool roomy(const struct worker *w)
+{
+    return w->state == WORKER_READY && w->overloaded_until.us <= now.us && w->bytes_out <= 4096 &&
+           (w->capacity == 0 || w->occupancy + w->others < w->capacity);
+}
+
+static void look_for_health(void *arg, struct worker *w)
+{
+    struct look *look = arg;
+
+    if (admits(w) && w->health == WORKER_HEALTHY)
+        look->healthy++;
+    else if (admits(w) &&
+             (look->resort == NULL || mono_before(w->ejected_until, look->resort->ejected_until)))
+        look->resort = w;
+}
+
+static void look_at(void *arg, struct worker *w)
+{
+    struct look *look = arg;
+
+    if (!admits(w))
+        return;
+    if (look->rq->target.len > 0) {
+        if (!span_eq_str(look->rq->target, w->id))
+            return;
+    } else if (excludes(look->rq, w) ||
+               (w->health == WORKER_EJECTED && (look->healthy > 0 || w != look->resort))) {
+        return;
+    }
+    look->hope = true;
+    if (look->avoids != NULL && w == look->avoids)
+        return;
+    look->usable = look->usable || roomy(w);
+    if (roomy(w) && look->instead != NULL &&
+        (excludes(look->instead, w) || w == avoided_by(look->instead)))
+        look->only_rq = true;
+}
+
+static struct look look_around(const struct request *rq, const struct request *instead)
+{
+    struct look look = {.rq = rq, .instead = instead};
+
+    pool_each(pool, look_for_health, &look);
+    look.avoids = avoided_by(rq);
+    pool_each(pool, look_at, &look);
+    return look;
+}
+
+/* Its turn has come: a worker is there for it, and no earlier one of its priority and field was
+ * left behind that could use the same worker. */
+static void check_turn(const struct live *live)
+{
+    struct look look = look_around(&live->rq, NULL);
+
+    CHECK(live->used && live->rq.state == REQUEST_GRANTED && live->order > 0);
+    CHECK(look.usable || !look.hope);
+    hopeless += !look.hope;
+    for (unsigned i = 0; i < LIVE && look.hope; i++) {
+        const struct live *other = &lives[i];
+
+        if (!other->used || other->rq.state != REQUEST_QUEUED || other->order > live->order ||
+            other->rq.priority != live->rq.priority ||
+            !span_eq(other->rq.target, live->rq.target))
+            continue;
+        CHECK(live->rq.target.len == 0 && look_around(&live->rq, &other->rq).only_rq);
+    }
+}
+
+static void check_queue(void)
+{
+    uint32_t waiting = 0;
+
+    for (unsigned i = 0; i < LIVE; i++) {
+        struct look look;
+
+        if (!lives[i].used || lives[i].rq.state != REQUEST_QUEUED)
+            continue;
+        waiting++;
+        look = look_around(&lives[i].rq, NULL);
+        CHECK(!look.usable && look.hope);
+        CHECK(mono_before(now, lives[i].wait_over));
+    }
+    CHECK(waiting == pool_waiting(pool));
+}
+
+static void follow(struct live *live, struct next next);
+
+static void give_turns(void)
+{
+    struct request *rq;
+
+    if (giving_turns)
+        return;
+    giving_turns = true;
+    while ((rq = queue_next(registry, now)) != NULL) {
+        struct live *live = CONTAINER_OF(rq, struct live, rq);
+
+        check_turn(live);
+        live->granted = true;
+        grants++;
+        follow(live, request_choose(rq, NULL, (mono){0}, now));
+    }
+    CHECK(!queue_due(registry));
+    giving_turns = false;
+}
+
+static void end_waits(void)
+{
+    for (unsigned i = 0; i < LIVE; i++) {
+        struct live *live = &lives[i];
+
+        if (live->used && live->rq.state == REQUEST_QUEUED && !mono_before(now, live->wait_over)) {
+            overtimes++;
+            follow(live, request_wait_over(&live->rq, now));
+        }
+    }
 }
 
 /* Who was avoided is chosen only where there is no other; who was preferred is passed over only
@@ -149,7 +315,7 @@ static void follow(struct live *live, struct next next)
     struct request *rq = &live->rq;
 
     for (;;) {
-        check_tried(rq);
+        check_tried(live);
         switch (next.kind) {
         case NEXT_REBIND: /* only a pin asks for it */
             CHECK(false);
@@ -159,6 +325,8 @@ static void follow(struct live *live, struct next next)
             char before[WB_NAME_MAX + 1];
             bool vanish = below(8) == 0;
 
+            for (unsigned i = 0; i < rq->tried_count; i++)
+                again += strcmp(rq->tried[i]->id, first->id) == 0;
             CHECK(first->state == WORKER_READY && first->discovered);
             CHECK(first->capacity == 0 || worker_load_count(first) <= first->capacity);
             CHECK(rq->recall || rq->target.len == 0 || span_eq_str(rq->target, first->id));
@@ -192,16 +360,26 @@ static void follow(struct live *live, struct next next)
             CHECK(rq->state == REQUEST_PAUSED && next.at.us <= now.us + 1000000);
             if (next.at.us > now.us)
                 return; /* an event picks it up */
+            give_turns();
             next = request_choose(rq, NULL, (mono){0}, now);
             continue;
         case NEXT_WAIT:
             CHECK(rq->state == REQUEST_WAITING);
             return;
+        case NEXT_QUEUE:
+            CHECK(rq->state == REQUEST_QUEUED && rq->charge.worker == NULL);
+            CHECK(pool_waiting(pool) <= (queue_limit > 0 ? queue_limit : QUEUE_BOUND_MAX));
+            CHECK(queue_limit > 0 || rq->bound);
+            if (live->order == 0)
+                live->order = ++orders;
+            live->wait_over = next.at;
+            return;
         case NEXT_FAIL:
             CHECK(rq->state == REQUEST_FAILED && rq->charge.worker == NULL);
             CHECK(next.error >= WB_BAD_REQUEST);
             CHECK((next.scope != NULL) == (next.error == WB_OVERLOADED));
-            CHECK(next.error != WB_OVERLOADED || next.retry_after_ms > 0);
+            CHECK(next.error != WB_OVERLOADED ||
+                  (next.retry_after_ms > 0 && next.retry_after_ms <= 60000));
             exhausted++;
             finish(live);
             return;
@@ -216,6 +394,8 @@ static void attempt_lost(void *arg, struct charge *charge, mono when)
     (void)arg;
     CHECK(live->used && when.us == now.us);
     lost++;
+    if (live->rq.state == REQUEST_OUT)
+        live->granted = false;
     if (live->rq.state == REQUEST_SERVED)
         finish(live);
     else if (live->rq.state == REQUEST_OUT)
@@ -369,6 +549,7 @@ static void start_request(void)
     params.target = span_str(live->target);
     params.idempotent = below(2);
     params.one_way = below(10) == 0;
+    params.priority = (enum priority)((int)below(3) - 1);
     live->used = true;
     snprintf(live->key, sizeof(live->key), "%u", below(100));
     params.key = span_str(live->key);
@@ -381,6 +562,7 @@ static void start_request(void)
         snprintf(live->recalled, sizeof(live->recalled), "w%u", below(ids));
         request_recall(&live->rq, how, span_str(live->recalled), live->recalled_rank);
     }
+    live->rq.bound = live->target[0] != '\0' && below(2);
     pool_note_request(pool, now);
     if (below(4) == 0) {
         struct advice advice = request_advise(&live->rq, NULL, now);
@@ -420,6 +602,7 @@ static void request_event(struct live *live)
         } else {
             if (cause == CAUSE_REFUSED)
                 life_sign(live);
+            live->granted = false;
             follow(live, request_failed(rq, cause, below(2) ? 0 : below(3000), now));
         }
         break;
@@ -427,6 +610,10 @@ static void request_event(struct live *live)
         CHECK(strcmp(rq->charge.worker->id, live->sent_to) == 0);
         if (below(2) == 0)
             finish(live);
+        break;
+    case REQUEST_QUEUED:
+        if (below(10) == 0)
+            finish(live); /* cancelled */
         break;
     case REQUEST_PAUSED:
         follow(live, request_choose(rq, NULL, (mono){0}, now));
@@ -470,6 +657,8 @@ static void event(void)
     struct live *live = &lives[below(LIVE)];
 
     pass_time(1);
+    give_turns();
+    end_waits();
     if (kind < 22) {
         static const enum worker_state states[] = {WORKER_READY, WORKER_READY, WORKER_READY,
                                                    WORKER_READY, WORKER_BUSY,  WORKER_DRAINING};
@@ -490,9 +679,11 @@ static void event(void)
     } else if (below(3) == 0) {
         toggle_link();
     }
+    give_turns();
+    end_waits();
 }
 
-static void run(enum policy_kind policy, unsigned long events, uint64_t seed, unsigned workers)
+static void run(enum policy_kind policy, unsigned long events, unsigned part, uint64_t seed)
 {
     struct registry_options options = {.max_workers = IDS,
                                        .worker_bytes = 4096,
@@ -504,10 +695,14 @@ static void run(enum policy_kind policy, unsigned long events, uint64_t seed, un
                                      .heartbeats = true,
                                      .eject_enabled = true,
                                      .max_attempts = 3,
-                                     .budget_percent = 20};
+                                     .budget_percent = 20,
+                                     .queue_limit = part * part * 4,
+                                     .queue_wait_ms = 100};
 
+    queue_limit = pool_opts.queue_limit;
+    
     rng_seed(&rng, seed);
-    ids = workers;
+    ids = part % 2 ? IDS : 2 + part / 2;
     memset(shadows, 0, sizeof(shadows));
     now = (mono){1000000};
     link_up = true;
@@ -518,11 +713,13 @@ static void run(enum policy_kind policy, unsigned long events, uint64_t seed, un
     for (unsigned long i = 0; i < events; i++) {
         event();
         compare();
+        check_queue();
     }
     for (unsigned i = 0; i < LIVE; i++)
         if (lives[i].used)
             finish(&lives[i]);
     compare();
+    CHECK(pool_waiting(pool) == 0);
     registry_destroy(registry);
 }
 
@@ -533,16 +730,19 @@ int main(int argc, char **argv)
 
     for (int policy = 0; policy < POLICY_COUNT; policy++)
         for (unsigned part = 0; part < 4; part++)
-            run((enum policy_kind)policy, events / POLICY_COUNT / 4, seed * 100 + part,
-                part == 3 ? 2 : IDS); /* of two, the last one left is often the avoided one */
+            run((enum policy_kind)policy, events / POLICY_COUNT / 4, part, seed * 100 + part);
     printf(
         "answered %llu, fallbacks %llu, lost %llu, without an answer %llu, avoided %llu (used all "
         "the same %llu), preferred %llu\n",
         (unsigned long long)answered, (unsigned long long)fallbacks, (unsigned long long)lost,
         (unsigned long long)exhausted, (unsigned long long)avoided,
         (unsigned long long)avoided_used, (unsigned long long)preferred);
+    printf("granted %llu, to one that had refused %llu, waited in vain %llu, hopeless %llu\n",
+           (unsigned long long)grants, (unsigned long long)again, (unsigned long long)overtimes,
+           (unsigned long long)hopeless);
     return answered > 0 && fallbacks > 0 && lost > 0 && exhausted > 0 && avoided > 0 &&
-                   avoided_used > 0 && preferred > 0
+                   avoided_used > 0 && preferred > 0 && grants > 0 && again > 0 && overtimes > 0 &&
+                   hopeless > 0
                ? 0
                : 1;
 }
