@@ -21,6 +21,7 @@ static void publish(struct worker *w, mono now)
     struct policy_item item;
     bool routable = p->candidate || w == pool->last_resort;
     bool is_free = routable && worker_has_room(w, 0, now);
+    bool was_routable = p->routable, was_free = p->free;
 
     pool->routable += (uint32_t)routable - (uint32_t)p->routable;
     pool->free += (uint32_t)is_free - (uint32_t)p->free;
@@ -35,6 +36,8 @@ static void publish(struct worker *w, mono now)
         .cpu = p->cpu,
     };
     pool->policy->changed(pool->policy_state, &item);
+    if (p->adapters != NULL)
+        holdings_changed(w, &item, was_routable, was_free);
 }
 
 static void settle_last_resort(struct pool *pool, mono now)

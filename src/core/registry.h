@@ -70,6 +70,7 @@ struct pool_options {
     uint32_t max_attempts;   /* 3; at most REQUEST_TRIED_MAX */
     uint32_t budget_percent; /* 20 */
     bool idempotent;         /* default of Waybill-Idempotent */
+    bool adapters_load;      /* who has a free slot may be asked to load an adapter */
 };
 struct pool *
 registry_add_pool(struct registry *registry,
@@ -146,14 +147,15 @@ void registry_link(struct registry *registry, bool up, mono now);
 
 struct choice {
     struct span key;             /* hash */
+    struct span adapter;         /* empty: none; else only those that hold it, or who loads it */
     struct worker *const *tried; /* excluded */
     unsigned tried_count;
 };
 /* By the pool's policy among the free workers outside `tried`; the choice is not yet charged. NULL:
  * none. peek: no cursor moves and no state of the policy changes (advise). */
 struct worker *pool_choose(struct pool *pool, const struct choice *choice, bool peek, mono now);
-/* Are there routable workers outside tried? (busy is not gone) */
-bool pool_has_untried(struct pool *pool, struct worker *const *tried, unsigned tried_count);
+/* Are there routable workers outside `tried`, free or not, that this choice permits? */
+bool pool_has_untried(struct pool *pool, const struct choice *choice);
 /* When may a worker be free again for all we know: earliest mark or 1 s. For Retry-After. */
 int64_t pool_retry_after_ms(struct pool *pool, mono now);
 /* The retry budget: note each request; ask before each retry that costs budget. */

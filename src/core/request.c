@@ -7,8 +7,11 @@
  * decision whether there is another try; every error leaves through `fail` in state FAILED with the
  * charge released.
  *
- * It does not queue, does not look at sessions or adapters, and knows no bytes: the router
- * re-prepares the message for each attempt. */
+ * With an adapter all choices are made among its candidates (adapter.c), so retries and fallback
+ * never leave them; each charge then counts in the adapter too.
+ *
+ * It does not queue, does not look at sessions, and knows no bytes: the router re-prepares the
+ * message for each attempt. */
 #include "core/request.h"
 
 #include <string.h>
@@ -43,7 +46,8 @@ const char *delivered_name(enum delivered delivered)
 
 const char *reason_name(enum reason reason)
 {
-    static const char *const names[REASON_COUNT] = {"policy", "target", "fallback", "retry"};
+    static const char *const names[REASON_COUNT] = {"policy", "target", "fallback", "retry",
+                                                    "adapter_load"};
 
     CHECK((unsigned)reason < REASON_COUNT);
     return names[reason];
@@ -73,6 +77,7 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     rq->rank = -1;
     rq->target_rank = params->target_rank;
     rq->key = params->key;
+    rq->adapter = params->adapter;
     if (params->target.len > 0) {
         rq->malformed = malformed_target(params->target);
         if (!rq->malformed)
@@ -100,14 +105,26 @@ static int64_t worker_retry_after_ms(const struct worker *w, mono now)
     return (mono_diff_us(w->overloaded_until, now) + 999) / 1000;
 }
 
-/* worker NULL: the whole service. */
+static bool has_adapter(const struct request *rq)
+{
+    return rq->adapter.len > 0;
+}
+
+/* worker NULL: all that hold the adapter, or the whole service. */
 static struct next fail_overloaded(struct request *rq, const struct worker *worker, mono now)
 {
     struct next next = fail(rq, WB_OVERLOADED, now);
 
-    next.scope = worker != NULL ? "worker" : "service";
-    next.retry_after_ms =
-        worker != NULL ? worker_retry_after_ms(worker, now) : pool_retry_after_ms(rq->pool, now);
+    if (worker != NULL) {
+        next.scope = "worker";
+        next.retry_after_ms = worker_retry_after_ms(worker, now);
+    } else if (has_adapter(rq)) {
+        next.scope = "adapter";
+        next.retry_after_ms = pool_adapter_retry_after_ms(rq->pool, rq->adapter, now);
+    } else {
+        next.scope = "service";
+        next.retry_after_ms = pool_retry_after_ms(rq->pool, now);
+    }
     return next;
 }
 
@@ -154,7 +171,7 @@ static unsigned tried_workers(const struct request *rq, struct worker *out[REQUE
 static struct worker *choose_untried(struct request *rq, mono now)
 {
     struct worker *tried[REQUEST_TRIED_MAX];
-    struct choice choice = {.key = rq->key, .tried = tried};
+    struct choice choice = {.key = rq->key, .adapter = rq->adapter, .tried = tried};
 
     choice.tried_count = tried_workers(rq, tried);
     return pool_choose(rq->pool, &choice, false, now);
@@ -163,9 +180,10 @@ static struct worker *choose_untried(struct request *rq, mono now)
 static bool untried_left(const struct request *rq)
 {
     struct worker *tried[REQUEST_TRIED_MAX];
-    unsigned count = tried_workers(rq, tried);
+    struct choice choice = {.adapter = rq->adapter, .tried = tried};
 
-    return count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, tried, count);
+    choice.tried_count = tried_workers(rq, tried);
+    return choice.tried_count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, &choice);
 }
 
 /* Nobody is free among the untried. */
@@ -173,16 +191,20 @@ static struct next fail_unchosen(struct request *rq, mono now)
 {
     if (untried_left(rq))
         return fail_overloaded(rq, NULL, now);
+    if (has_adapter(rq) && rq->tried_count == 0)
+        return fail(rq, pool_adapter_status(rq->pool, rq->adapter), now);
     return fail_by_cause(rq, now);
 }
 
 /* What the target's worker says to a new request; ejection is the caller's own risk. */
-static wb_status target_status(const struct worker *w, int32_t rank, mono now)
+static wb_status target_status(const struct worker *w, int32_t rank, struct span adapter, mono now)
 {
     if (w == NULL)
         return WB_UNKNOWN_WORKER;
     if (rank >= 0 && (uint32_t)rank >= w->ranks)
         return WB_BAD_REQUEST;
+    if (adapter.len > 0 && !worker_may_serve(w, adapter))
+        return WB_UNKNOWN_ADAPTER;
     if (!worker_admits(w))
         return WB_NO_WORKER;
     return worker_has_room(w, 0, now) ? WB_OK : WB_OVERLOADED;
@@ -199,9 +221,32 @@ static wb_status params_status(const struct pool *pool, bool target, int32_t ran
     return WB_OK;
 }
 
+/* Charges the worker, from now on or instead of another. False: its adapter can't be counted, for
+ * want of memory, and nothing has changed. */
+static bool occupy(struct request *rq, struct worker *w, mono now)
+{
+    struct holding *holding = NULL;
+
+    if (has_adapter(rq)) {
+        if (!worker_holds(w, rq->adapter))
+            rq->reason = REASON_ADAPTER_LOAD;
+        holding = worker_holding(w, rq->adapter);
+        if (holding == NULL)
+            return false;
+    }
+    if (rq->charge.worker != NULL)
+        charge_move(&rq->charge, w, now);
+    else
+        charge_take(&rq->charge, w, now);
+    if (holding != NULL)
+        charge_adapter(&rq->charge, holding);
+    return true;
+}
+
 static struct next charge_chosen(struct request *rq, struct worker *w, mono now)
 {
-    charge_take(&rq->charge, w, now);
+    if (!occupy(rq, w, now))
+        return fail_overloaded(rq, NULL, now);
     if (rq->selected == NULL) {
         worker_ref(w);
         rq->selected = w;
@@ -213,7 +258,7 @@ static struct next charge_chosen(struct request *rq, struct worker *w, mono now)
 static struct next choose_target(struct request *rq, mono wait_until, mono now)
 {
     struct worker *w = pool_find(rq->pool, span_str(rq->target));
-    wb_status status = target_status(w, rq->target_rank, now);
+    wb_status status = target_status(w, rq->target_rank, rq->adapter, now);
 
     if (status == WB_UNKNOWN_WORKER && mono_before(now, wait_until)) {
         rq->state = REQUEST_WAITING;
@@ -232,9 +277,33 @@ static struct next choose_target(struct request *rq, mono wait_until, mono now)
     return charge_chosen(rq, w, now);
 }
 
-struct next request_choose(struct request *rq, mono wait_until, mono now)
+static struct next choose_any(struct request *rq, mono wait_until, mono now)
 {
     struct worker *w;
+
+    if (has_adapter(rq) && rq->tried_count == 0 && mono_before(now, wait_until) &&
+        !pool_adapter_held(rq->pool, rq->adapter)) {
+        rq->state = REQUEST_WAITING;
+        return (struct next){.kind = NEXT_WAIT, .at = wait_until};
+    }
+    w = choose_untried(rq, now);
+    if (w == NULL)
+        return fail_unchosen(rq, now);
+    rq->reason = rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY;
+    return charge_chosen(rq, w, now);
+}
+
+/* Once for each request, as soon as its adapter is known. */
+static void note_arrival(struct request *rq, mono now)
+{
+    if (!has_adapter(rq) || rq->arrived)
+        return;
+    rq->arrived = pool_adapter_arrived(rq->pool, rq->adapter, now);
+}
+
+struct next request_choose(struct request *rq, mono wait_until, mono now)
+{
+    struct next next;
     wb_status status;
 
     CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING);
@@ -242,13 +311,9 @@ struct next request_choose(struct request *rq, mono wait_until, mono now)
                            : params_status(rq->pool, has_target(rq), rq->target_rank, rq->key);
     if (status != WB_OK)
         return fail(rq, status, now);
-    if (has_target(rq))
-        return choose_target(rq, wait_until, now);
-    w = choose_untried(rq, now);
-    if (w == NULL)
-        return fail_unchosen(rq, now);
-    rq->reason = rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY;
-    return charge_chosen(rq, w, now);
+    next = has_target(rq) ? choose_target(rq, wait_until, now) : choose_any(rq, wait_until, now);
+    note_arrival(rq, now);
+    return next;
 }
 
 static void note_tried(struct request *rq, enum cause cause)
@@ -310,9 +375,8 @@ static bool fall_back(struct request *rq, mono now)
     w = choose_untried(rq, now);
     if (w == NULL)
         return false;
-    charge_move(&rq->charge, w, now);
     rq->reason = REASON_FALLBACK;
-    return true;
+    return occupy(rq, w, now);
 }
 
 struct next request_resolve(struct request *rq, mono now)
@@ -440,7 +504,7 @@ struct advice request_advise(struct pool *pool, const struct request_params *par
 {
     bool target = params->target.len > 0;
     struct advice advice = {.rank = -1, .reason = target ? REASON_TARGET : REASON_POLICY};
-    struct choice choice = {.key = params->key};
+    struct choice choice = {.key = params->key, .adapter = params->adapter};
     struct worker *w;
 
     advice.error = params_status(pool, target, params->target_rank, params->key);
@@ -450,7 +514,7 @@ struct advice request_advise(struct pool *pool, const struct request_params *par
         return advice;
     if (target) {
         w = pool_find(pool, params->target);
-        advice.error = target_status(w, params->target_rank, now);
+        advice.error = target_status(w, params->target_rank, params->adapter, now);
         if (advice.error != WB_OK)
             return advice;
         advice.rank = params->target_rank;
@@ -460,9 +524,16 @@ struct advice request_advise(struct pool *pool, const struct request_params *par
         w = pool_choose(pool, &choice, true, now);
         if (w == NULL) {
             advice.error = pool->routable > 0 ? WB_OVERLOADED : WB_NO_WORKER;
+            if (params->adapter.len > 0) {
+                advice.error = pool_adapter_status(pool, params->adapter);
+                if (advice.error == WB_OK)
+                    advice.error = WB_OVERLOADED;
+            }
             return advice;
         }
     }
+    if (params->adapter.len > 0 && !worker_holds(w, params->adapter))
+        advice.reason = REASON_ADAPTER_LOAD;
     advice.worker = w;
     return advice;
 }

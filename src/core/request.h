@@ -5,7 +5,7 @@
  *    ^                 |  (vanished:       |
  *    |                 |   choose again)   +--failed--> PAUSED --(its time)--> choose again, or
  * FAILED
- *    +-- WAITING (start_wait: target not yet heard of)
+ *    +-- WAITING (start_wait: target or adapter's holder not yet heard of)
  *
  * A charge is held exactly in CHOSEN, OUT and SERVED. Every function CHECKs that the state allows
  * it; peers cannot make a wrong call happen, only the router's own bugs can. Events that may come
@@ -47,7 +47,14 @@ const char *cause_name(enum cause cause); /* no_responders, gone, refused, lost,
 enum delivered { DELIVERED_NO, DELIVERED_MAYBE, DELIVERED_YES };
 const char *delivered_name(enum delivered delivered); /* no, maybe, yes */
 
-enum reason { REASON_POLICY, REASON_TARGET, REASON_FALLBACK, REASON_RETRY, REASON_COUNT };
+enum reason {
+    REASON_POLICY,
+    REASON_TARGET,
+    REASON_FALLBACK,
+    REASON_RETRY,
+    REASON_ADAPTER_LOAD,
+    REASON_COUNT
+};
 const char *reason_name(enum reason reason);
 
 struct tried {
@@ -66,12 +73,14 @@ struct request {
     bool malformed;  /* the target can't be a worker's id */
     bool refused;    /* a worker has sent a refusal, which may be forwarded at the end */
     bool progressed; /* present attempt: delivery is certain */
+    bool arrived;    /* counted in its adapter's arrivals */
     enum delivered delivered; /* worst over all attempts */
     enum reason reason;
     enum cause last_cause;
     int32_t rank;            /* -1: none */
     int32_t target_rank;     /* -1: none named */
     struct span key;         /* hash key, owned by the router's message */
+    struct span adapter;     /* likewise; empty: none */
     struct worker *selected; /* first choice, a reference is held */
     int64_t retry_after_ms;  /* of the last refusal; 0: none */
     /* Not cleared at the start, since most requests touch neither. */
@@ -84,14 +93,14 @@ enum next_kind {
     NEXT_SEND,   /* prepare from the client's message for charge.worker and rank, publish, then
                     request_sent */
     NEXT_PAUSE,  /* call request_choose again at `at` */
-    NEXT_WAIT,   /* target not heard of yet: choose again when a worker joins, or at `at` */
-    NEXT_FAIL    /* answer `error`; charges are released; then request_end */
+    NEXT_WAIT, /* target or holder not heard of yet: choose again when a worker joins, or at `at` */
+    NEXT_FAIL  /* answer `error`; charges are released; then request_end */
 };
 struct next {
     enum next_kind kind;
     mono at;
     wb_status error;
-    const char *scope;      /* of WB_OVERLOADED: "worker" or "service" */
+    const char *scope;      /* of WB_OVERLOADED: "worker", "adapter" or "service" */
     int64_t retry_after_ms; /* of WB_OVERLOADED */
     bool forward_refusal;   /* WB_OVERLOADED whose last refusal's headers and payload are to be
                                forwarded */
@@ -101,12 +110,14 @@ struct request_params {
     struct span target;  /* worker id, empty: none */
     int32_t target_rank; /* -1: none */
     struct span key;
+    struct span adapter; /* empty: none; outlives the request */
     bool idempotent, one_way;
 };
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params,
                   mono now);
 /* From NEW, PAUSED or WAITING: chooses and charges. wait_until: while now is before it, an unknown
- * target is NEXT_WAIT. `NEXT_CHOSEN`, `NEXT_WAIT` or `NEXT_FAIL`. */
+ * target is NEXT_WAIT, and so is an adapter that nobody is known to hold. `NEXT_CHOSEN`,
+ * `NEXT_WAIT` or `NEXT_FAIL`. */
 struct next request_choose(struct request *rq, mono wait_until, mono now);
 /* From CHOSEN: is the worker still there? If not: cause gone, move to another (the charge moves,
  * the rank is dropped, reason fallback). Is it overloaded, not counting the own charge? Then

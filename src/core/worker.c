@@ -54,6 +54,7 @@ void worker_unref(struct worker *w)
     if (--w->refs > 0 || w->priv->listed)
         return;
     CHECK(w->charges == NULL && w->priv->ending == NULL);
+    holdings_fini(w);
     for (uint32_t i = 0; i < w->adapter_count; i++)
         free(w->adapters[i]);
     free(w->adapters);
