@@ -872,25 +872,17 @@ struct adapter_totals pool_adapter_totals(const struct pool *pool)
     return totals;
 }
 
-static struct adapter_numbers numbers_of(const struct adapter *adapter, mono now)
+struct adapter_standing adapter_standing(const struct adapter *adapter)
 {
-    struct adapter_numbers numbers = {
-        .name = adapter_name(adapter),
-        .holders = adapter->holders,
-        .routable = adapter->routable,
-        .free = adapter->free,
-        .in_flight = adapter->in_flight,
-        .arrivals = arrivals_within(adapter->arrivals, now.us / 1000000),
-        .requests = adapter->requests,
-    };
+    struct adapter_standing standing = {adapter->routable, adapter->free};
 
     if (adapter->policy_state != NULL)
-        return numbers;
+        return standing;
     for (uint32_t i = 0; i < adapter->slots_used; i++) {
-        numbers.routable += adapter->slots[i] != NULL && adapter->slots[i]->worker->priv->routable;
-        numbers.free += adapter->slots[i] != NULL && adapter->slots[i]->worker->priv->free;
+        standing.routable += adapter->slots[i] != NULL && adapter->slots[i]->worker->priv->routable;
+        standing.free += adapter->slots[i] != NULL && adapter->slots[i]->worker->priv->free;
     }
-    return numbers;
+    return standing;
 }
 
 void pool_each_adapter(const struct pool *pool,
@@ -901,7 +893,14 @@ void pool_each_adapter(const struct pool *pool,
 
     for (unsigned i = 0; i < 2; i++) {
         for (const struct adapter *adapter = lists[i]; adapter; adapter = adapter->next) {
-            struct adapter_numbers numbers = numbers_of(adapter, now);
+            struct adapter_numbers numbers = {
+                .name = adapter_name(adapter),
+                .holders = adapter->holders,
+                .in_flight = adapter->in_flight,
+                .arrivals = arrivals_within(adapter->arrivals, now.us / 1000000),
+                .requests = adapter->requests,
+                .adapter = adapter,
+            };
 
             if (!fn(arg, &numbers))
                 return;

@@ -15,6 +15,7 @@
 
 struct pool;
 struct worker;
+struct adapter;
 struct holding; /* one worker and one adapter that it holds, or is to load */
 
 #define ADAPTER_WINDOW_S 60 /* over which arrivals are counted */
@@ -41,10 +42,16 @@ struct holding *worker_holding(struct worker *w, struct span name);
 
 struct adapter_numbers {
     struct span name;
-    uint32_t holders, routable, free, in_flight;
+    uint32_t holders, in_flight;
     uint32_t arrivals; /* within the window */
     uint64_t requests; /* since it became known */
+    const struct adapter *adapter;
 };
+struct adapter_standing {
+    uint32_t routable, free; /* of its holders */
+};
+/* Looks at each holder if nobody has asked for the adapter yet. */
+struct adapter_standing adapter_standing(const struct adapter *adapter);
 struct adapter_totals {
     uint32_t known; /* held, loading, or asked for not long ago */
     uint32_t held;

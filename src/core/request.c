@@ -110,21 +110,29 @@ static bool has_adapter(const struct request *rq)
     return rq->adapter.len > 0;
 }
 
+struct overload {
+    const char *scope;
+    int64_t retry_after_ms;
+};
+
 /* worker NULL: all that hold the adapter, or the whole service. */
+static struct overload overload_of(struct pool *pool, struct span adapter,
+                                   const struct worker *worker, mono now)
+{
+    if (worker != NULL)
+        return (struct overload){"worker", worker_retry_after_ms(worker, now)};
+    if (adapter.len > 0)
+        return (struct overload){"adapter", pool_adapter_retry_after_ms(pool, adapter, now)};
+    return (struct overload){"service", pool_retry_after_ms(pool, now)};
+}
+
 static struct next fail_overloaded(struct request *rq, const struct worker *worker, mono now)
 {
     struct next next = fail(rq, WB_OVERLOADED, now);
+    struct overload overload = overload_of(rq->pool, rq->adapter, worker, now);
 
-    if (worker != NULL) {
-        next.scope = "worker";
-        next.retry_after_ms = worker_retry_after_ms(worker, now);
-    } else if (has_adapter(rq)) {
-        next.scope = "adapter";
-        next.retry_after_ms = pool_adapter_retry_after_ms(rq->pool, rq->adapter, now);
-    } else {
-        next.scope = "service";
-        next.retry_after_ms = pool_retry_after_ms(rq->pool, now);
-    }
+    next.scope = overload.scope;
+    next.retry_after_ms = overload.retry_after_ms;
     return next;
 }
 
@@ -500,7 +508,17 @@ void request_end(struct request *rq, mono now)
     rq->selected = NULL;
 }
 
-struct advice request_advise(struct pool *pool, const struct request_params *params, mono now)
+/* Nobody was chosen: why? */
+static wb_status unchosen_status(struct pool *pool, struct span adapter)
+{
+    wb_status status = pool->routable > 0 ? WB_OK : WB_NO_WORKER;
+
+    if (adapter.len > 0)
+        status = pool_adapter_status(pool, adapter);
+    return status == WB_OK ? WB_OVERLOADED : status;
+}
+
+static struct advice advise(struct pool *pool, const struct request_params *params, mono now)
 {
     bool target = params->target.len > 0;
     struct advice advice = {.rank = -1, .reason = target ? REASON_TARGET : REASON_POLICY};
@@ -523,17 +541,27 @@ struct advice request_advise(struct pool *pool, const struct request_params *par
     } else {
         w = pool_choose(pool, &choice, true, now);
         if (w == NULL) {
-            advice.error = pool->routable > 0 ? WB_OVERLOADED : WB_NO_WORKER;
-            if (params->adapter.len > 0) {
-                advice.error = pool_adapter_status(pool, params->adapter);
-                if (advice.error == WB_OK)
-                    advice.error = WB_OVERLOADED;
-            }
+            advice.error = unchosen_status(pool, params->adapter);
             return advice;
         }
     }
     if (params->adapter.len > 0 && !worker_holds(w, params->adapter))
         advice.reason = REASON_ADAPTER_LOAD;
     advice.worker = w;
+    return advice;
+}
+
+struct advice request_advise(struct pool *pool, const struct request_params *params, mono now)
+{
+    struct advice advice = advise(pool, params, now);
+
+    if (advice.error == WB_OVERLOADED) {
+        const struct worker *target =
+            params->target.len > 0 ? pool_find(pool, params->target) : NULL;
+        struct overload overload = overload_of(pool, params->adapter, target, now);
+
+        advice.scope = overload.scope;
+        advice.retry_after_ms = overload.retry_after_ms;
+    }
     return advice;
 }

@@ -145,6 +145,8 @@ struct advice {
     int32_t rank;
     enum reason reason;
     wb_status error;
+    const char *scope; /* these two of WB_OVERLOADED, as in struct next */
+    int64_t retry_after_ms;
 };
 /* What request_choose would do for a NEW request, without doing it. */
 struct advice request_advise(struct pool *pool, const struct request_params *params, mono now);

@@ -158,6 +158,7 @@ static bool add_service(struct router *r, struct service *s, const struct servic
         .max_attempts = set->retry.max_attempts,
         .budget_percent = set->retry.budget_percent,
         .idempotent = set->retry.idempotent,
+        .adapters_load = set->adapters_load,
     };
 
     s->settings = set;

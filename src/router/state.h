@@ -6,7 +6,8 @@
  *   running     its core request decides: an attempt is out, a stream runs, or a pause ticks
  *               (transit.clock is armed)
  *   link_wait   the back lane is down, nothing can be chosen; ends by back up or by the clock
- *   start_wait  its target was not heard of yet; ends by a worker joining, or by the clock
+ *   start_wait  its target or a holder of its adapter was not heard of yet; ends by a worker
+ *               joining, or by the clock
  *   held        all answers are in and the charge is released, but the messages to the client wait
  *               (for the bucket's acknowledgement, or for the front lane)
  *
