@@ -35,7 +35,7 @@ static char *copy_span(struct span text)
 
 static void parts_fini(struct parts *parts)
 {
-    for (uint32_t i = 0; i < parts->adapter_count; i++)
+    for (uint32_t i = 0; parts->adapters != NULL && i < parts->adapter_count; i++)
         free(parts->adapters[i]);
     free(parts->adapters);
     free(parts->meta);

@@ -163,6 +163,15 @@ class Adapters(Case):
         self.workers["w1"].beat(adapters=['q"\\'])
         wait_for(lambda: 'waybill_adapter_requests_total{service="echo",adapter="q\\"\\\\"}' in self.router.metrics(), 5 * SLOW, "an escaped label")
 
+    def test_by_the_programs(self):
+        self.bucket, self.router = self.fabric.watch(), self.fabric.router()
+        self.fabric.worker("w1", "--echo", known_to=[self.router])
+        self.fabric.worker("w2", "--echo", "--adapter", "fr", "--adapter", "org/de:v2", "--adapter-slots", "4", known_to=[self.router])
+        for n in range(4):
+            self.assertEqual("hello", self.fabric.tool("request", "echo.request.x", "hello", "--adapter", "org/de:v2", "--id", "p%d" % n).stdout.strip())
+            self.assertEqual(("w2", "org/de:v2"), tuple(self.bucket.record("p%d" % n)[k] for k in ("worker", "adapter")))
+        self.assertNotEqual(0, self.fabric.tool("request", "echo.request.x", "hello", "--adapter", "other", check=False).returncode)
+
     def test_hostile_names(self):
         self.ten()
         for name in (b"x" * 257, b"", b"a b", b"f\tr", b"\x00\x01\xff\xfe", b"f\xc3\xa9", b"\x7f"):
@@ -283,7 +292,7 @@ class AdapterStart(Case):
     fabric_options = {"statics": {("echo", "legacy"): "legacy.echo"}, "workers": ("w1",)}
 
     def test_a_holder_not_yet_heard_of_is_waited_for(self):
-        self.router = self.fabric.router(services=[self.fabric.service()], router={"start_wait_ms": int(5000 * SLOW)}, wait=False)
+        self.router = self.fabric.router(services=[self.fabric.service()], router={"start_wait_ms": 60000}, wait=False)
         early = self.fabric.raw_worker("w1", serve, adapters=[])
         client = self.fabric.client()
         self.router.wait_healthy()

@@ -500,12 +500,61 @@ START_TEST(a_busy_loader_is_waited_for)
     fails(&rq, start(&rq, "a", NULL), WB_UNKNOWN_ADAPTER);
     says("v", (struct said){.adapters = "", .slots = 1});
     ck_assert_str_eq(out(&rq, "a")->id, "v");
+    ck_assert_int_eq(pool_adapter_status(pool, SPAN_LIT("a")), WB_OK);
     /* The answer to who loads is remembered, but not beyond a change. */
     says("v", (struct said){.adapters = "", .slots = 1, .state = WORKER_DRAINING});
     ck_assert_int_eq(pool_adapter_status(pool, SPAN_LIT("a")), WB_UNKNOWN_ADAPTER);
     says("v", (struct said){.state = WORKER_LEAVING});
     ck_assert_int_eq(pool_adapter_status(pool, SPAN_LIT("a")), WB_UNKNOWN_ADAPTER);
     request_end(&rq, now);
+}
+END_TEST
+
+START_TEST(a_loader_that_gave_its_slot_away_loads_no_more)
+{
+    struct request rq;
+
+    open_pool(POLICY_LEAST_LOADED, true);
+    has_slots("v", 1);
+    out(&rq, "a");
+    says("v", (struct said){.adapters = "z", .slots = 1});
+    ck_assert_int_eq(pool_adapter_status(pool, SPAN_LIT("a")), WB_OK); /* at it still */
+    answer(&rq);
+    ck_assert_int_eq(pool_adapter_status(pool, SPAN_LIT("a")), WB_UNKNOWN_ADAPTER);
+}
+END_TEST
+
+static void says_numbered(const char *id, char prefix, unsigned count)
+{
+    static char text[1000][16];
+    static struct span names[1000];
+    struct worker_report report = {.id = span_str(id),
+                                   .subject = SPAN_LIT("s"),
+                                   .epoch = 1,
+                                   .interval_ms = 5000,
+                                   .weight = 100,
+                                   .has_adapters = true,
+                                   .adapters = names,
+                                   .adapter_count = count};
+
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(text[i], sizeof(text[i]), "%c%u", prefix, i);
+        names[i] = span_str(text[i]);
+    }
+    (void)pool_report(pool, &report, now);
+}
+
+START_TEST(a_worker_exchanges_more_adapters_than_are_kept)
+{
+    for (int round = 0; round < 4; round++) {
+        says_numbered("v", (char)('k' + round), 1000);
+        ck_assert_uint_eq(pool_adapter_totals(pool).held, 1000);
+        ck_assert_uint_eq(pool_adapter_totals(pool).known, round > 0 ? 1000 + IDLE_MAX : 1000);
+    }
+    chooses("n999", "v");
+    chooses("m999", "nobody");
+    says_numbered("v", 'k', 0);
+    ck_assert_uint_eq(pool_adapter_totals(pool).held, 0);
 }
 END_TEST
 
@@ -652,6 +701,8 @@ int main(void)
     tcase_add_test(t, static_workers_hold_what_the_config_says);
     tcase_add_test(t, slots_bound_what_is_loaded);
     tcase_add_test(t, a_busy_loader_is_waited_for);
+    tcase_add_test(t, a_loader_that_gave_its_slot_away_loads_no_more);
+    tcase_add_test(t, a_worker_exchanges_more_adapters_than_are_kept);
     tcase_add_test(t, every_router_picks_the_same_loader);
     tcase_add_test(t, a_retry_loads_at_the_next_best);
     tcase_add_test(t, made_up_names_are_not_kept);
