@@ -4,7 +4,8 @@
  * ending (its epoch ended: counted no more, on the private list until its owner has been told), or
  * told (on w->charges again, not counted, until its owner releases it). `ended` says which; the
  * counts never look at epochs, so an epoch that comes back can't be mixed up with an older one of
- * the same number. Each charge that is not empty holds a reference to its worker. */
+ * the same number. The count of its adapter begins after the worker's and ends with it. Each charge
+ * that is not empty holds a reference to its worker. */
 #include "core/charge.h"
 
 #include "base/check.h"
@@ -48,6 +49,17 @@ static void charge_uncount(struct charge *charge)
     w->occupancy--;
     w->bytes_out -= charge->bytes;
     charge->bytes = 0;
+    if (charge->holding != NULL)
+        holding_leave(charge->holding);
+    charge->holding = NULL;
+}
+
+void charge_adapter(struct charge *charge, struct holding *h)
+{
+    CHECK(charge->worker != NULL && charge->holding == NULL && charge->ended == CHARGE_COUNTED);
+    CHECK(h->worker == charge->worker);
+    charge->holding = h;
+    holding_enter(h);
 }
 
 void charge_take(struct charge *charge, struct worker *w, mono now)

@@ -10,9 +10,11 @@
 #include "base/clock.h"
 
 struct worker;
+struct holding;
 
 struct charge {
-    struct worker *worker; /* NULL: empty */
+    struct worker *worker;   /* NULL: empty */
+    struct holding *holding; /* the adapter it is for, on this worker, while counted; NULL: none */
     int64_t epoch;
     uint64_t bytes; /* counted in worker->bytes_out until the first message of the attempt or the
                        release */
@@ -22,6 +24,9 @@ struct charge {
 
 void charge_take(struct charge *charge, struct worker *w, mono now);  /* CHECKs that it is empty */
 void charge_move(struct charge *charge, struct worker *to, mono now); /* from its present worker */
+/* Right after charge_take or charge_move: it is for an adapter. Counts in the adapter until the
+ * charge moves, is released, or its epoch ends; h is of the charge's worker (worker_holding). */
+void charge_adapter(struct charge *charge, struct holding *h);
 void charge_bytes(struct charge *charge, uint64_t bytes,
                   mono now); /* sent; limit: registry_options.worker_bytes */
 void charge_bytes_arrived(struct charge *charge,

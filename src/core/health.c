@@ -21,7 +21,7 @@ static void publish(struct worker *w, mono now)
     struct policy_item item;
     bool routable = w->candidate || w == pool->last_resort;
     bool is_free = routable && worker_has_room(w, 0, now);
-    bool fewer = w->routable && !routable;
+    bool was_routable = w->routable, was_free = w->free;
 
     pool->routable += (uint32_t)routable - (uint32_t)w->routable;
     pool->free += (uint32_t)is_free - (uint32_t)w->free;
@@ -36,10 +36,12 @@ static void publish(struct worker *w, mono now)
         .cpu = w->cpu,
     };
     pool->policy->changed(pool->policy_state, &item);
+    if (w->priv->adapters != NULL)
+        holdings_changed(w, &item, was_routable, was_free);
     if (pool->queue.count == 0)
         return;
     queue_worker_changed(w, now);
-    if (fewer)
+    if (was_routable && !routable)
         queue_pool_shrank(pool);
 }
 

@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/map.h"
 #include "base/rng.h"
+#include "core/adapter.h"
 #include "core/policy.h"
 #include "core/queue.h"
 #include "core/registry.h"
@@ -19,7 +20,11 @@
 #define EJECT_MS 1000
 #define RESTORE_AGAIN_MS 60000 /* a heartbeat restores no sooner again */
 #define BUDGET_SECONDS 10
-#define BUDGET_FLOOR 3 /* retries a second, whatever the share */
+#define BUDGET_FLOOR 3                      /* retries a second, whatever the share */
+#define KEY_SEED UINT64_C(0x77617962696c6c) /* the same in every router */
+#define ADAPTERS_MAX 65536                  /* names of a pool */
+#define ADAPTERS_IDLE_MAX 256               /* of these, in nobody's hands */
+#define ADAPTERS_ASKED_MAX 1024             /* of these, with a policy's state of their own */
 
 /* Those that wait for one field: any worker of a pool, or one worker. */
 struct waiting {
@@ -59,7 +64,8 @@ struct worker_private {
     bool noted;
     size_t id_len;
     bool in_ejected;
-    bool restored; /* by a heartbeat, at restored_at */
+    bool restored;                    /* by a heartbeat, at restored_at */
+    struct worker_adapters *adapters; /* NULL: it holds none and has no slots */
 };
 
 #define WORKER_LINE 64
@@ -68,6 +74,42 @@ struct worker_whole {
     struct worker worker;
     struct worker_private priv;
 };
+
+/* A worker and an adapter. Held: in a slot of the adapter, and on the worker's watched list while
+ * the adapter has been asked for. Loading: on the adapter's list of those, while requests for it
+ * are in flight on the worker, which does not hold it (yet, or any more). */
+struct holding {
+    struct adapter *adapter;
+    struct worker *worker;
+    uint32_t index; /* in the adapter's slots; TREE_NONE: loading */
+    uint32_t in_flight;
+    int64_t mark;                /* as told to the adapter's marks, us; 0: none */
+    struct holding *next, *prev; /* of one of the two lists */
+};
+
+/* A worker's half. Made with the first adapter or slot it speaks of, gone with the worker. */
+struct worker_adapters {
+    struct holding **holdings; /* held or loading, by the adapters' addresses */
+    uint32_t count;
+    uint32_t loading;        /* of these, adapters that it does not hold: each takes a slot */
+    struct holding *watched; /* held, and the adapter has been asked for: told of each change */
+    uint32_t loader;         /* place in pool->loaders; TREE_NONE: not there */
+    bool partial;            /* not all that it said found room */
+};
+
+struct adapter_list {
+    struct adapter *first, *last;
+    uint32_t count;
+};
+
+/* Which of a pool's workers an adapter is loaded by, as found out last. */
+struct loader_memo {
+    uint64_t round; /* of pool->loader_round; another: not valid */
+    struct worker *best;
+    size_t name_len;
+    char name[WB_LONG_NAME_MAX];
+};
+#define LOADER_MEMOS 64 /* a power of two */
 
 struct budget_second {
     int64_t second;
@@ -94,6 +136,15 @@ struct pool {
     struct rng rng;
     struct budget_second budget[BUDGET_SECONDS];
     struct queue queue;
+    struct map *adapters; /* by name */
+    struct adapter_list known, idle;
+    struct adapter *asked_newest, *asked_oldest;
+    uint32_t asked;
+    uint64_t left_out;
+    struct worker **loaders; /* routable with a free slot; room for all slots */
+    uint32_t loader_count;
+    uint64_t loader_round; /* moves on when somebody comes or goes who may load */
+    struct loader_memo *memos;
 };
 
 struct registry {
@@ -118,6 +169,8 @@ bool worker_has_room(const struct worker *w, uint32_t own,
 /* registry.c: listing */
 wb_status pool_list(struct pool *pool, struct worker *w);
 void pool_unlist(struct pool *pool, struct worker *w);
+/* The listed worker of the same id, which may be another object; NULL: none in this pool. */
+struct worker *pool_present(const struct pool *pool, struct worker *w);
 
 /* health.c */
 void worker_changed(struct worker *w, mono now); /* tells pool and policy after any change */
@@ -147,12 +200,16 @@ void queue_pass_on(struct registry *registry);
 /* When might one that came now be served, by the recent rate; 0: nobody waits. At most 60000. */
 int64_t queue_retry_after_ms(const struct pool *pool, mono now);
 
+/* What a worker may serve has changed otherwise than by trying: look at all that wait anew. */
+void queue_forget_passed(struct pool *pool);
+
 /* request.c, for the queue */
 /* It failed there otherwise than by a refusal, so it never goes there again; or it is to be avoided
  * while there is another one. */
 bool request_excludes(const struct request *rq, const struct worker *w);
 /* With at most so many routable workers it may have nobody left, or nobody but the avoided one. */
 unsigned request_excluded_count(const struct request *rq);
+bool request_may_rebind(const struct request *rq); /* it waits for its session's worker */
 /* The one that it avoids, where nobody else is left untried; NULL: no such one. */
 struct worker *request_left_with(const struct request *rq);
 bool request_may_hope(const struct request *rq); /* somebody it does not exclude is routable */
@@ -161,5 +218,49 @@ bool request_may_hope(const struct request *rq); /* somebody it does not exclude
 void charge_end_epoch(struct worker *w,
                       bool begun_too);             /* moves them from the counts to `ending` */
 void charge_hand_over(struct worker *w, mono now); /* tells the owners of those in `ending` */
+
+/* adapter.c */
+bool adapters_init(struct pool *pool);
+void adapters_fini(struct pool *pool); /* after the last worker was dropped */
+struct adapter *adapter_find(const struct pool *pool, struct span name);
+struct span adapter_name(const struct adapter *adapter);
+struct holding *adapter_loading(const struct adapter *adapter); /* list of those that load it */
+struct holding *holding_find(const struct worker *w, const struct adapter *adapter);
+void holding_enter(struct holding *h); /* one more in flight */
+void holding_leave(struct holding *h); /* one less; may free it */
+/* The choice among its holders, or of who loads it; pool_has_untried's other half likewise. */
+struct worker *adapter_choose(struct pool *pool, const struct choice *choice,
+                              struct policy_pick *pick);
+bool adapter_has_untried(struct pool *pool, const struct choice *choice);
+/* What a worker is about to hold, with all memory it needs; commit can't fail. Between the two the
+ * worker may lose what it is loading, but nothing that it holds. */
+struct holdings_plan {
+    struct planned {
+        struct adapter *adapter;
+        struct holding *fresh; /* NULL: held already */
+    } * planned;
+    struct holding **room; /* for all it will have */
+    struct worker_adapters *half;
+    uint32_t count;
+    bool partial;
+};
+bool holdings_prepare(struct holdings_plan *plan, struct pool *pool, struct worker *w,
+                      const struct span *names, uint32_t count, bool slots);
+void holdings_commit(struct holdings_plan *plan, struct worker *w);
+void holdings_plan_fini(struct holdings_plan *plan); /* committed or not */
+void holdings_drop(struct worker *w);                /* it holds nothing any more */
+void holdings_fini(struct worker *w);                /* at its end */
+/* Part of worker_changed, for a worker that has a half; was_: as counted until now. */
+void holdings_changed(struct worker *w, const struct policy_item *item, bool was_routable,
+                      bool was_free);
+
+/* adapter_load.c: who loads what nobody holds */
+/* Puts the worker among the loaders or takes it off. */
+void loader_settle(struct worker *w);
+void loader_remove(struct worker *w);
+/* The best for this adapter outside `tried`, whether free or not; NULL: nobody may load it. */
+struct worker *loader_best(struct pool *pool, struct span name, const struct choice *choice);
+void loader_forget(struct pool *pool, struct span name); /* who loads this one has changed */
+bool worker_has_slot(const struct worker *w);
 
 #endif

@@ -148,14 +148,25 @@ static bool serves_own(const struct worker *w, mono now)
     return worker_admits(w) && worker_has_room(w, 0, now);
 }
 
+/* Those that wait for it alone: it serves them, or they wait in vain, for it takes no requests any
+ * more, or is not routable and their session may rebind. (A target only waits on.) */
+static bool own_may_go(const struct worker *w, mono now)
+{
+    return !worker_admits(w) || !w->routable || serves_own(w, now);
+}
+
 void queue_worker_changed(struct worker *w, mono now)
 {
     const struct worker_private *p = w->priv;
 
-    /* Whoever waits for one that takes no requests any more waits in vain. */
-    if ((w->free && w->pool->queue.any.count > 0) ||
-        (p->own.count > 0 && (!worker_admits(w) || serves_own(w, now))))
+    if ((w->free && w->pool->queue.any.count > 0) || (p->own.count > 0 && own_may_go(w, now)))
         note_worker(w);
+}
+
+void queue_forget_passed(struct pool *pool)
+{
+    pool->queue.passed_most = 0;
+    pool->queue.generation++;
 }
 
 void queue_pool_shrank(struct pool *pool)
@@ -166,8 +177,7 @@ void queue_pool_shrank(struct pool *pool)
         return;
     q->look = 0;
     q->looked_up_to = 0;
-    q->passed_most = 0; /* who was to be avoided may be all that is left */
-    q->generation++;
+    queue_forget_passed(pool); /* who was to be avoided may be all that is left */
     if (q->shrank)
         return;
     q->shrank = true;
@@ -280,13 +290,27 @@ static struct ticket *first_unexcluded(struct worker *w, unsigned line)
 
 #define SOURCES 2 /* its own, the pool's */
 
+/* The first of those that wait for it alone; where it is only not routable, the first whose session
+ * may rebind. */
+static struct ticket *first_own(struct worker *w, unsigned line, mono now)
+{
+    struct ticket *t;
+
+    if (w->priv->own.count == 0 || !own_may_go(w, now))
+        return NULL;
+    t = line_after(w->priv->own.lines[line], 0);
+    if (!worker_admits(w) || serves_own(w, now))
+        return t;
+    while (t != NULL && !request_may_rebind(request_of(t)))
+        t = line_after(w->priv->own.lines[line], t->number);
+    return t;
+}
+
 /* For each priority the first of each source that this worker may serve now. */
 static void offers_for(struct worker *w, struct ticket *offers[PRIORITIES][SOURCES], mono now)
 {
-    bool own = w->priv->own.count > 0 && (!worker_admits(w) || serves_own(w, now));
-
     for (int p = 0; p < PRIORITIES; p++) {
-        offers[p][0] = own ? line_after(w->priv->own.lines[p], 0) : NULL;
+        offers[p][0] = first_own(w, (unsigned)p, now);
         offers[p][1] = w->free ? first_unexcluded(w, (unsigned)p) : NULL;
     }
 }

@@ -17,7 +17,6 @@
 #define MAX_POOLS 4096
 #define LATE_US 100000 /* the smallest interval */
 #define SLOTS_MIN 16
-#define KEY_SEED UINT64_C(0x77617962696c6c) /* the same in every router */
 
 static const struct policy *const policies[POLICY_COUNT] = {
     [POLICY_ROUND_ROBIN] = &policy_round_robin,
@@ -86,6 +85,7 @@ static void pool_destroy(struct pool *pool)
             continue;
         deadline_cancel(pool->registry->deadlines, &w->priv->silence);
         deadline_cancel(pool->registry->deadlines, &w->priv->recheck);
+        holdings_drop(w);
         worker_ref(w);
         w->discovered = false;
         w->listed = false;
@@ -93,6 +93,7 @@ static void pool_destroy(struct pool *pool)
     }
     if (pool->policy != NULL)
         pool->policy->destroy(pool->policy_state);
+    adapters_fini(pool);
     min_tree_fini(&pool->marks);
     map_destroy(pool->by_id);
     free(pool->slots);
@@ -139,7 +140,7 @@ struct pool *registry_add_pool(struct registry *registry, const struct pool_opti
     pool->policy = policies[options->policy];
     pool->policy_state = pool->policy->create(options->ratio);
     pool->by_id = map_create(registry->options.max_workers);
-    if (pool->policy_state == NULL || pool->by_id == NULL ||
+    if (pool->policy_state == NULL || pool->by_id == NULL || !adapters_init(pool) ||
         map_put(registry->by_name, span_str(pool->name), pool) != WB_OK) {
         pool_destroy(pool);
         return NULL;
@@ -173,7 +174,7 @@ struct registry *pool_registry(const struct pool *pool)
 static wb_status pool_grow(struct pool *pool)
 {
     uint32_t size = pool->slots_size > 0 ? 2 * pool->slots_size : SLOTS_MIN;
-    struct worker **slots = realloc(pool->slots, size * sizeof(struct worker *));
+    struct worker **slots = realloc(pool->slots, size * sizeof(struct worker *)), **loaders;
     uint32_t *vacant;
 
     if (slots == NULL)
@@ -183,6 +184,10 @@ static wb_status pool_grow(struct pool *pool)
     if (vacant == NULL)
         return WB_NO_MEMORY;
     pool->vacant = vacant;
+    loaders = realloc(pool->loaders, size * sizeof(struct worker *));
+    if (loaders == NULL)
+        return WB_NO_MEMORY;
+    pool->loaders = loaders;
     if (!min_tree_grow(&pool->marks, size) || !pool->policy->grow(pool->policy_state, size))
         return WB_NO_MEMORY;
     pool->slots_size = size;
@@ -217,6 +222,7 @@ wb_status pool_list(struct pool *pool, struct worker *w)
 void pool_unlist(struct pool *pool, struct worker *w)
 {
     CHECK(w->listed && !w->routable && pool->slots[w->index] == w);
+    holdings_drop(w);
     if (pool->policy->left)
         pool->policy->left(pool->policy_state, w->index);
     CHECK(map_remove(pool->by_id, span_of(w->id, w->priv->id_len)) == w);
@@ -301,18 +307,21 @@ mono registry_next(const struct registry *registry)
     return deadlines_next(registry->deadlines);
 }
 
-static void pick_tried(const struct pool *pool, struct worker *const *tried, unsigned count,
+struct worker *pool_present(const struct pool *pool, struct worker *w)
+{
+    if (w->pool != pool)
+        return NULL;
+    return w->listed ? w : pool_find(pool, span_of(w->id, w->priv->id_len));
+}
+
+static void pick_tried(const struct pool *pool, const struct choice *choice,
                        struct policy_pick *pick)
 {
     pick->tried_count = 0;
-    for (unsigned i = 0; i < count; i++) {
-        const struct worker *w = tried[i];
+    for (unsigned i = 0; i < choice->tried_count; i++) {
+        const struct worker *w = pool_present(pool, choice->tried[i]);
 
-        /* Identity is (service, id): a worker that was forgotten and came back is another object.
-         */
-        if (w->pool == pool && !w->listed)
-            w = pool_find(pool, span_of(w->id, w->priv->id_len));
-        if (w == NULL || w->pool != pool)
+        if (w == NULL)
             continue;
         CHECK(pick->tried_count < POLICY_TRIED_MAX);
         pick->tried[pick->tried_count++] = w->index;
@@ -337,7 +346,9 @@ struct worker *pool_choose(struct pool *pool, const struct choice *choice, bool 
     pick.key = 0;
     if (choice->key.len > 0)
         pick.key = rng_hash(choice->key.ptr, choice->key.len, KEY_SEED);
-    pick_tried(pool, choice->tried, choice->tried_count, &pick);
+    if (choice->adapter.len > 0)
+        return adapter_choose(pool, choice, &pick);
+    pick_tried(pool, choice, &pick);
     index = pool->policy->choose(pool->policy_state, &pick);
     if (index == TREE_NONE)
         return NULL;
@@ -347,12 +358,14 @@ struct worker *pool_choose(struct pool *pool, const struct choice *choice, bool 
     return pool->slots[index];
 }
 
-bool pool_has_untried(struct pool *pool, struct worker *const *tried, unsigned tried_count)
+bool pool_has_untried(struct pool *pool, const struct choice *choice)
 {
     struct policy_pick pick;
     uint32_t routable = pool->routable;
 
-    pick_tried(pool, tried, tried_count, &pick);
+    if (choice->adapter.len > 0)
+        return adapter_has_untried(pool, choice);
+    pick_tried(pool, choice, &pick);
     for (unsigned i = 0; i < pick.tried_count; i++)
         routable -= pool->slots[pick.tried[i]]->routable;
     return routable > 0;

@@ -76,6 +76,7 @@ struct pool_options {
     bool idempotent;         /* default of Waybill-Idempotent */
     uint32_t queue_limit;    /* requests that may wait; 0: none */
     int64_t queue_wait_ms;   /* how long each */
+    bool adapters_load;      /* who has a free slot may be asked to load an adapter */
 };
 struct pool *
 registry_add_pool(struct registry *registry,
@@ -155,14 +156,15 @@ void registry_link_proved(struct registry *registry, mono since, mono now);
 
 struct choice {
     struct span key;             /* hash */
+    struct span adapter;         /* empty: none; else only those that hold it, or who loads it */
     struct worker *const *tried; /* excluded */
     unsigned tried_count;
 };
 /* By the pool's policy among the free workers outside `tried`; the choice is not yet charged. NULL:
  * none. peek: no cursor moves and no state of the policy changes (advise). */
 struct worker *pool_choose(struct pool *pool, const struct choice *choice, bool peek, mono now);
-/* Are there routable workers outside tried? (busy is not gone) */
-bool pool_has_untried(struct pool *pool, struct worker *const *tried, unsigned tried_count);
+/* Are there routable workers outside `tried`, free or not, that this choice permits? */
+bool pool_has_untried(struct pool *pool, const struct choice *choice);
 /* When may a worker be free again for all we know: the earliest mark, or 1 s; where requests wait,
  * no sooner than one that came now would be served by the recent rate. At most 60000. For
  * Retry-After. */

@@ -18,6 +18,8 @@ struct parts { /* what a report brings that needs memory */
     char **adapters;
     uint32_t adapter_count;
     char *meta;
+    struct holdings_plan plan;
+    bool adapters_stay; /* the same as it has */
 };
 
 static char *copy_span(struct span text)
@@ -33,10 +35,11 @@ static char *copy_span(struct span text)
 
 static void parts_fini(struct parts *parts)
 {
-    for (uint32_t i = 0; i < parts->adapter_count; i++)
+    for (uint32_t i = 0; parts->adapters != NULL && i < parts->adapter_count; i++)
         free(parts->adapters[i]);
     free(parts->adapters);
     free(parts->meta);
+    holdings_plan_fini(&parts->plan);
     *parts = (struct parts){0};
 }
 
@@ -50,14 +53,36 @@ static bool parts_add_adapter(struct parts *parts, struct span name)
     return true;
 }
 
-static bool parts_init(struct parts *parts, const struct worker_report *report)
+static bool same_adapters(const struct worker *w, const struct worker_report *report)
 {
-    *parts = (struct parts){0};
-    if (report->has_adapters && report->adapter_count > 0) {
-        parts->adapters = calloc(report->adapter_count, sizeof(char *));
-        if (parts->adapters == NULL)
+    if (w == NULL || !report->has_adapters || report->adapter_count != w->adapter_count ||
+        (w->priv->adapters != NULL && w->priv->adapters->partial))
+        return false;
+    for (uint32_t i = 0; i < w->adapter_count; i++)
+        if (!span_eq_str(report->adapters[i], w->adapters[i]))
             return false;
-        for (uint32_t i = 0; i < report->adapter_count; i++) {
+    return w->priv->adapters != NULL || report->adapter_slots == 0;
+}
+
+/* w: NULL if it is not known yet. */
+static bool parts_init(struct parts *parts, struct pool *pool, struct worker *w,
+                       const struct worker_report *report)
+{
+    uint32_t count = report->has_adapters ? report->adapter_count : 0;
+
+    *parts = (struct parts){.adapters_stay = same_adapters(w, report)};
+    if (!parts->adapters_stay && !holdings_prepare(&parts->plan, pool, w, report->adapters, count,
+                                                   report->adapter_slots > 0)) {
+        parts_fini(parts);
+        return false;
+    }
+    if (!parts->adapters_stay && count > 0) {
+        parts->adapters = calloc(count, sizeof(char *));
+        if (parts->adapters == NULL) {
+            parts_fini(parts);
+            return false;
+        }
+        for (uint32_t i = 0; i < count; i++) {
             if (!parts_add_adapter(parts, report->adapters[i])) {
                 parts_fini(parts);
                 return false;
@@ -80,6 +105,8 @@ static void put_adapters(struct worker *w, struct parts *parts)
     w->adapter_count = parts->adapter_count;
     parts->adapters = NULL;
     parts->adapter_count = 0;
+    holdings_commit(&parts->plan, w);
+    queue_forget_passed(w->pool);
 }
 
 static void put_meta(struct worker *w, struct parts *parts)
@@ -123,12 +150,28 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
     w->reported_inflight = report->inflight;
     w->reported_queued = report->queued;
     put_class(w, report->class_name);
-    if (report->has_adapters || fresh)
+    if (!parts->adapters_stay && (report->has_adapters || fresh))
         put_adapters(w, parts);
     if (report->has_meta || fresh)
         put_meta(w, parts);
     w->heard = true;
     w->heard_at = now;
+}
+
+static bool static_parts(struct parts *parts, struct worker *w, const struct static_worker *entry)
+{
+    struct span *names = calloc(entry->adapter_count + 1, sizeof(*names));
+    struct worker_report report = {
+        .has_adapters = true, .adapters = names, .adapter_count = entry->adapter_count};
+    bool done;
+
+    if (names == NULL)
+        return false;
+    for (uint32_t i = 0; i < entry->adapter_count; i++)
+        names[i] = span_str(entry->adapters[i]);
+    done = parts_init(parts, w->pool, w, &report);
+    free(names);
+    return done;
 }
 
 wb_status pool_add_static(struct pool *pool, const struct static_worker *entry, mono now)
@@ -153,13 +196,8 @@ wb_status pool_add_static(struct pool *pool, const struct static_worker *entry, 
     w->subject = copy_span(span_str(entry->subject));
     if (entry->cancel_subject != NULL)
         w->cancel_subject = copy_span(span_str(entry->cancel_subject));
-    if (entry->adapter_count > 0)
-        parts.adapters = calloc(entry->adapter_count, sizeof(char *));
-    for (uint32_t i = 0; i < entry->adapter_count; i++)
-        if (parts.adapters == NULL || !parts_add_adapter(&parts, span_str(entry->adapters[i])))
-            break;
     if (w->subject != NULL && (entry->cancel_subject == NULL || w->cancel_subject != NULL) &&
-        parts.adapter_count == entry->adapter_count) {
+        static_parts(&parts, w, entry)) {
         put_adapters(w, &parts);
         status = pool_list(pool, w);
     }
@@ -287,7 +325,7 @@ enum report_result pool_report(struct pool *pool, const struct worker_report *re
             worker_depart(w, WORKER_EVENT_LEFT, true, now);
         return REPORT_LEFT;
     }
-    if (!parts_init(&parts, report))
+    if (!parts_init(&parts, pool, w, report))
         return REPORT_NO_MEMORY;
     result = w == NULL ? join_new(pool, report, &parts, now) : update(w, report, &parts, now);
     parts_fini(&parts);

@@ -8,12 +8,16 @@
  * charge released.
  *
  * Where all that it may go to are only busy it waits (queue.c): those not yet tried, and those that
- * refused it, once their marks have run out. `wait_or` is the one way in.
+ * refused it, once their marks have run out. `wait_or_fail` is the one way in.
  *
- * It does not look at sessions or adapters, and knows no bytes: the router
- * re-prepares the message for each attempt. */
+ * With an adapter all choices are made among its candidates (adapter.c), so retries and fallback
+ * never leave them; each charge then counts in the adapter too. What its session asks comes with
+ * each choice as a pin.
+ *
+ * It knows no bytes: the router re-prepares the message for each attempt. */
 #include "core/request.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -46,8 +50,9 @@ const char *delivered_name(enum delivered delivered)
 
 const char *reason_name(enum reason reason)
 {
-    static const char *const names[REASON_COUNT] = {
-        "policy", "target", "fallback", "retry", "prefer", "avoid", "session", "rebind", "spill"};
+    static const char *const names[REASON_COUNT] = {"policy", "target",      "fallback", "retry",
+                                                    "prefer", "avoid",       "session",  "rebind",
+                                                    "spill",  "adapter_load"};
 
     CHECK((unsigned)reason < REASON_COUNT);
     return names[reason];
@@ -75,6 +80,7 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     rq->target = params->target;
     rq->malformed = malformed_target(params->target);
     rq->priority = (int8_t)params->priority;
+    rq->adapter = params->adapter;
 }
 
 static bool has_target(const struct request *rq)
@@ -107,14 +113,34 @@ static int64_t worker_retry_after_ms(const struct worker *w, mono now)
     return (mono_diff_us(w->overloaded_until, now) + 999) / 1000;
 }
 
-/* worker NULL: the whole service. */
+static bool has_adapter(const struct request *rq)
+{
+    return rq->adapter.len > 0;
+}
+
+struct overload {
+    const char *scope;
+    int64_t retry_after_ms;
+};
+
+/* worker NULL: all that hold the adapter, or the whole service. */
+static struct overload overload_of(struct pool *pool, struct span adapter,
+                                   const struct worker *worker, mono now)
+{
+    if (worker != NULL)
+        return (struct overload){"worker", worker_retry_after_ms(worker, now)};
+    if (adapter.len > 0)
+        return (struct overload){"adapter", pool_adapter_retry_after_ms(pool, adapter, now)};
+    return (struct overload){"service", pool_retry_after_ms(pool, now)};
+}
+
 static struct next fail_overloaded(struct request *rq, const struct worker *worker, mono now)
 {
     struct next next = fail(rq, WB_OVERLOADED, now);
+    struct overload overload = overload_of(rq->pool, rq->adapter, worker, now);
 
-    next.scope = worker != NULL ? "worker" : "service";
-    next.retry_after_ms =
-        worker != NULL ? worker_retry_after_ms(worker, now) : pool_retry_after_ms(rq->pool, now);
+    next.scope = overload.scope;
+    next.retry_after_ms = overload.retry_after_ms;
     return next;
 }
 
@@ -192,23 +218,26 @@ static struct worker *recalled(const struct request *rq, enum recall how)
 {
     struct worker *w = rq->recall == how ? pool_find(rq->pool, rq->recalled) : NULL;
 
-    return w != NULL && w->routable && !is_tried(rq, w) ? w : NULL;
+    if (w == NULL || !w->routable || is_tried(rq, w) ||
+        (has_adapter(rq) && !worker_holds(w, rq->adapter)))
+        return NULL;
+    return w;
 }
 
 /* The record names it and the client wants another one, and there is another one untried. */
 static bool is_avoided(const struct request *rq, const struct worker *w)
 {
     struct worker *tried[REQUEST_TRIED_MAX];
+    struct choice choice = {.adapter = rq->adapter, .tried = tried};
     struct worker *avoided = recalled(rq, RECALL_AVOID);
-    unsigned count;
 
     if (avoided == NULL || avoided != w)
         return false;
-    count = tried_workers(rq, tried);
-    if (count == REQUEST_TRIED_MAX)
+    choice.tried_count = tried_workers(rq, tried);
+    if (choice.tried_count == REQUEST_TRIED_MAX)
         return false;
-    tried[count++] = avoided;
-    return pool_has_untried(rq->pool, tried, count);
+    tried[choice.tried_count++] = avoided;
+    return pool_has_untried(rq->pool, &choice);
 }
 
 bool request_excludes(const struct request *rq, const struct worker *w)
@@ -216,7 +245,8 @@ bool request_excludes(const struct request *rq, const struct worker *w)
     for (unsigned i = 0; i < rq->tried_count; i++)
         if (rq->tried_causes[i] != CAUSE_REFUSED && same_worker(rq->tried[i], w))
             return true;
-    return rq->recall == RECALL_AVOID && is_avoided(rq, w);
+    return (has_adapter(rq) && !worker_may_serve(w, rq->adapter)) ||
+           (rq->recall == RECALL_AVOID && is_avoided(rq, w));
 }
 
 /* Those it must not go to even from the queue, each once. */
@@ -234,9 +264,16 @@ unsigned request_excluded_count(const struct request *rq)
 {
     struct worker *out[REQUEST_TRIED_MAX];
 
+    if (has_adapter(rq)) /* how many hold it changes with each heartbeat */
+        return UINT_MAX;
     if (rq->recall == RECALL_AVOID)
         return tried_workers(rq, out) + 1;
     return excluded_workers(rq, out);
+}
+
+bool request_may_rebind(const struct request *rq)
+{
+    return rq->pin == PIN_HARD && !has_target(rq) && !rq->rebound;
 }
 
 struct worker *request_left_with(const struct request *rq)
@@ -249,9 +286,10 @@ struct worker *request_left_with(const struct request *rq)
 bool request_may_hope(const struct request *rq)
 {
     struct worker *out[REQUEST_TRIED_MAX];
-    unsigned count = excluded_workers(rq, out);
+    struct choice choice = {.adapter = rq->adapter, .tried = out};
 
-    return rq->tried_count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, out, count);
+    choice.tried_count = excluded_workers(rq, out);
+    return rq->tried_count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, &choice);
 }
 
 /* By the policy among those it may go to, without the avoided one while there is another. again:
@@ -259,18 +297,17 @@ bool request_may_hope(const struct request *rq)
 static struct pick pick_among(const struct request *rq, bool again, bool peek, mono now)
 {
     struct worker *without[REQUEST_TRIED_MAX];
-    struct choice choice = {.key = rq->key, .tried = without};
+    struct choice choice = {.key = rq->key, .adapter = rq->adapter, .tried = without};
     struct pick pick = {NULL, -1, rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY};
     struct worker *avoided = recalled(rq, RECALL_AVOID);
 
     choice.tried_count = again ? excluded_workers(rq, without) : tried_workers(rq, without);
     if (avoided != NULL && choice.tried_count < REQUEST_TRIED_MAX) {
-        without[choice.tried_count] = avoided;
-        if (pool_has_untried(rq->pool, without, choice.tried_count + 1u)) {
-            choice.tried_count++;
-            if (pick.reason == REASON_POLICY)
-                pick.reason = REASON_AVOID;
-        }
+        without[choice.tried_count++] = avoided;
+        if (!pool_has_untried(rq->pool, &choice))
+            choice.tried_count--;
+        else if (pick.reason == REASON_POLICY)
+            pick.reason = REASON_AVOID;
     }
     pick.worker = pool_choose(rq->pool, &choice, peek, now);
     return pick;
@@ -296,9 +333,10 @@ static struct pick pick_worker(const struct request *rq, bool peek, mono now)
 static bool untried_left(const struct request *rq)
 {
     struct worker *tried[REQUEST_TRIED_MAX];
-    unsigned count = tried_workers(rq, tried);
+    struct choice choice = {.adapter = rq->adapter, .tried = tried};
 
-    return count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, tried, count);
+    choice.tried_count = tried_workers(rq, tried);
+    return choice.tried_count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, &choice);
 }
 
 static struct next enqueue(struct request *rq, struct worker *only, mono now)
@@ -324,6 +362,8 @@ static struct next wait_or_fail(struct request *rq, mono now)
 
     if (request_may_hope(rq) && (rq->state == REQUEST_GRANTED || queue_has_room(rq)))
         return enqueue(rq, NULL, now);
+    if (!untried_left(rq) && has_adapter(rq) && rq->tried_count == 0)
+        return fail(rq, pool_adapter_status(rq->pool, rq->adapter), now);
     if (!untried_left(rq))
         return fail_by_cause(rq, now);
     next = fail_overloaded(rq, NULL, now);
@@ -344,12 +384,14 @@ static struct next wait_or_fail_at(struct request *rq, struct worker *w, mono no
 }
 
 /* What the target's worker says to a new request; ejection is the caller's own risk. */
-static wb_status target_status(const struct worker *w, int32_t rank, mono now)
+static wb_status target_status(const struct worker *w, int32_t rank, struct span adapter, mono now)
 {
     if (w == NULL)
         return WB_UNKNOWN_WORKER;
     if (rank >= 0 && (uint32_t)rank >= w->ranks)
         return WB_BAD_REQUEST;
+    if (adapter.len > 0 && !worker_may_serve(w, adapter))
+        return WB_UNKNOWN_ADAPTER;
     if (!worker_admits(w))
         return WB_NO_WORKER;
     return worker_has_room(w, 0, now) ? WB_OK : WB_OVERLOADED;
@@ -370,9 +412,32 @@ static wb_status request_status(const struct request *rq)
     return WB_OK;
 }
 
+/* Charges the worker, from now on or instead of another. False: its adapter can't be counted, for
+ * want of memory, and nothing has changed. */
+static bool occupy(struct request *rq, struct worker *w, mono now)
+{
+    struct holding *holding = NULL;
+
+    if (has_adapter(rq)) {
+        if (!worker_holds(w, rq->adapter))
+            rq->reason = REASON_ADAPTER_LOAD;
+        holding = worker_holding(w, rq->adapter);
+        if (holding == NULL)
+            return false;
+    }
+    if (rq->charge.worker != NULL)
+        charge_move(&rq->charge, w, now);
+    else
+        charge_take(&rq->charge, w, now);
+    if (holding != NULL)
+        charge_adapter(&rq->charge, holding);
+    return true;
+}
+
 static struct next charge_chosen(struct request *rq, struct worker *w, mono now)
 {
-    charge_take(&rq->charge, w, now);
+    if (!occupy(rq, w, now))
+        return fail_overloaded(rq, NULL, now);
     if (rq->selected == NULL) {
         worker_ref(w);
         rq->selected = w;
@@ -393,6 +458,7 @@ static struct next wait_to_be_heard(struct request *rq, mono wait_until)
 enum bond {
     BOND_UNHEARD, /* not discovered */
     BOND_BROKEN,  /* not routable, the rank gone, or the client's retry avoids it */
+    BOND_LACKING, /* it does not hold the adapter, and may not load it */
     BOND_TRIED,   /* in vain, by this request */
     BOND_BUSY,
     BOND_FREE
@@ -413,6 +479,8 @@ static enum bond bond_of(const struct request *rq, const struct pin *pin, struct
     }
     if (!w->routable || (pin->rank >= 0 && (uint32_t)pin->rank >= w->ranks) || is_avoided(rq, w))
         return BOND_BROKEN;
+    if (has_adapter(rq) && !worker_may_serve(w, rq->adapter))
+        return BOND_LACKING;
     if (refused && rq->state != REQUEST_GRANTED) /* to it again from the queue only */
         return BOND_BUSY;
     return w->free ? BOND_FREE : BOND_BUSY;
@@ -455,6 +523,7 @@ static struct next contradiction(struct request *rq, const struct pin *pin, mono
         return mono_before(now, wait_until) ? wait_to_be_heard(rq, wait_until) : broken(rq, now);
     case BOND_BROKEN:
         return broken(rq, now);
+    case BOND_LACKING:
     case BOND_TRIED:
     case BOND_BUSY:
     case BOND_FREE:
@@ -467,7 +536,7 @@ static struct next choose_target(struct request *rq, const struct pin *pin, mono
                                  mono now)
 {
     struct worker *w = pool_find(rq->pool, rq->target);
-    wb_status status = target_status(w, rq->target_rank, now);
+    wb_status status = target_status(w, rq->target_rank, rq->adapter, now);
     bool bound = rq->pin == PIN_HARD || rq->pin == PIN_SOFT;
 
     if (bound && contradicts(rq, pin))
@@ -524,6 +593,8 @@ static struct next choose_hard(struct request *rq, const struct pin *pin, mono w
         return broken(rq, now);
     case BOND_BROKEN:
         return broken(rq, now);
+    case BOND_LACKING:
+        return fail(rq, WB_SESSION_CONFLICT, now);
     case BOND_TRIED:
         break;
     case BOND_BUSY:
@@ -539,19 +610,23 @@ static struct next choose_hard(struct request *rq, const struct pin *pin, mono w
     return fail_by_cause(rq, now);
 }
 
-struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now)
+/* Once for each request, as soon as its adapter is known. */
+static void note_arrival(struct request *rq, mono now)
+{
+    if (!has_adapter(rq) || rq->arrived)
+        return;
+    rq->arrived = pool_adapter_arrived(rq->pool, rq->adapter, now);
+}
+
+static struct next choose(struct request *rq, const struct pin *pin, mono wait_until, mono now)
 {
     struct worker *w;
-    wb_status status;
 
-    CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING ||
-          rq->state == REQUEST_GRANTED);
-    status = request_status(rq);
-    if (status != WB_OK)
-        return fail(rq, status, now);
-    rq->pin = pin != NULL ? (uint8_t)pin->mode : PIN_NONE;
     if (has_target(rq))
         return choose_target(rq, pin, wait_until, now);
+    if (has_adapter(rq) && rq->tried_count == 0 && mono_before(now, wait_until) &&
+        !pool_adapter_held(rq->pool, rq->adapter))
+        return wait_to_be_heard(rq, wait_until);
     if (rq->pin == PIN_HARD)
         return choose_hard(rq, pin, wait_until, now);
     if (rq->pin == PIN_SOFT) {
@@ -560,6 +635,22 @@ struct next request_choose(struct request *rq, const struct pin *pin, mono wait_
             return choose_bound(rq, pin, w, now);
     }
     return choose_by_policy(rq, false, now);
+}
+
+struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now)
+{
+    struct next next;
+    wb_status status;
+
+    CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING ||
+          rq->state == REQUEST_GRANTED);
+    status = request_status(rq);
+    if (status != WB_OK)
+        return fail(rq, status, now);
+    rq->pin = pin != NULL ? (uint8_t)pin->mode : PIN_NONE;
+    next = choose(rq, pin, wait_until, now);
+    note_arrival(rq, now);
+    return next;
 }
 
 struct next request_wait_over(struct request *rq, mono now)
@@ -650,9 +741,8 @@ static bool fall_back(struct request *rq, mono now)
     w = pick_untried(rq, false, now).worker;
     if (w == NULL)
         return false;
-    charge_move(&rq->charge, w, now);
     rq->reason = REASON_FALLBACK;
-    return true;
+    return occupy(rq, w, now);
 }
 
 struct next request_resolve(struct request *rq, mono now)
@@ -778,12 +868,22 @@ void request_end(struct request *rq, mono now)
     rq->selected = NULL;
 }
 
+/* Nobody was chosen: why? */
+static wb_status unchosen_status(struct pool *pool, struct span adapter)
+{
+    wb_status status = pool->routable > 0 ? WB_OK : WB_NO_WORKER;
+
+    if (adapter.len > 0)
+        status = pool_adapter_status(pool, adapter);
+    return status == WB_OK ? WB_OVERLOADED : status;
+}
+
 static struct advice advise_target(const struct request *rq, mono now)
 {
     struct worker *w = pool_find(rq->pool, rq->target);
     struct advice advice = {.rank = -1, .reason = REASON_TARGET};
 
-    advice.error = target_status(w, rq->target_rank, now);
+    advice.error = target_status(w, rq->target_rank, rq->adapter, now);
     if (advice.error != WB_OK)
         return advice;
     advice.worker = w;
@@ -803,6 +903,12 @@ static bool advise_bound(const struct request *rq, const struct pin *pin, struct
         advice->reason = REASON_REBIND;
         return false;
     }
+    if (bond == BOND_LACKING && pin->mode == PIN_HARD) {
+        advice->error = WB_SESSION_CONFLICT;
+        return true;
+    }
+    if (bond == BOND_LACKING)
+        return false;
     if (bond == BOND_BUSY && pin->on_busy == ON_BUSY_FAIL && pin->mode == PIN_HARD) {
         advice->error = WB_OVERLOADED;
         return true;
@@ -815,7 +921,7 @@ static bool advise_bound(const struct request *rq, const struct pin *pin, struct
     return true;
 }
 
-struct advice request_advise(const struct request *rq, const struct pin *pin, mono now)
+static struct advice advise(const struct request *rq, const struct pin *pin, mono now)
 {
     struct advice advice = {.rank = -1, .reason = REASON_POLICY};
     struct pick pick;
@@ -834,12 +940,32 @@ struct advice request_advise(const struct request *rq, const struct pin *pin, mo
         return advice;
     pick = pick_worker(rq, true, now);
     if (pick.worker == NULL) {
-        advice.error = pool_routable(rq->pool) > 0 ? WB_OVERLOADED : WB_NO_WORKER;
+        advice.error = unchosen_status(rq->pool, rq->adapter);
         return advice;
     }
     advice.worker = pick.worker;
     advice.rank = pick.rank;
     if (advice.reason == REASON_POLICY)
         advice.reason = pick.reason;
+    return advice;
+}
+
+struct advice request_advise(const struct request *rq, const struct pin *pin, mono now)
+{
+    struct advice advice = advise(rq, pin, now);
+    const struct worker *only = NULL;
+    struct overload overload;
+
+    if (advice.worker != NULL && has_adapter(rq) && !worker_holds(advice.worker, rq->adapter))
+        advice.reason = REASON_ADAPTER_LOAD;
+    if (advice.error != WB_OVERLOADED)
+        return advice;
+    if (has_target(rq))
+        only = pool_find(rq->pool, rq->target);
+    else if (pin != NULL && pin->mode == PIN_HARD && pin->on_busy == ON_BUSY_FAIL)
+        only = pool_find(rq->pool, pin->worker);
+    overload = overload_of(rq->pool, rq->adapter, only, now);
+    advice.scope = overload.scope;
+    advice.retry_after_ms = overload.retry_after_ms;
     return advice;
 }

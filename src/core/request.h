@@ -5,7 +5,7 @@
  *    ^                 |  (vanished:       |
  *    |                 |   choose again)   +--failed--> PAUSED --(its time)--> choose again, or
  * FAILED
- *    +-- WAITING (start_wait: target not yet heard of)
+ *    +-- WAITING (start_wait: target or adapter's holder not yet heard of)
  *
  * From choose or resolve, where all that are permitted are only busy:
  *   QUEUED --its turn (queue_next)--> GRANTED --choose--> CHOSEN, or QUEUED again at its old place
@@ -65,6 +65,7 @@ enum reason {
     REASON_SESSION,
     REASON_REBIND,
     REASON_SPILL,
+    REASON_ADAPTER_LOAD,
     REASON_COUNT
 };
 const char *reason_name(enum reason reason);
@@ -105,6 +106,7 @@ struct request {
     bool waited;     /* the ticket holds */
     bool bound;      /* its target is a session's worker: it may wait even where queue_limit is 0;
                         set between request_init and request_choose */
+    bool arrived;    /* counted in its adapter's arrivals */
     enum delivered delivered; /* worst over all attempts */
     enum reason reason;
     enum cause last_cause;
@@ -114,6 +116,7 @@ struct request {
     struct span recalled;    /* the record's worker, in the router's memory */
     struct span target, key; /* the worker named and the hash key, in the router's message;
                                 empty: none */
+    struct span adapter;     /* likewise */
     struct worker *selected; /* first choice, a reference is held */
     int64_t retry_after_ms;  /* of the last refusal; 0: none */
     /* Not cleared at the start, since most requests try nobody in vain. */
@@ -127,7 +130,7 @@ enum next_kind {
     NEXT_SEND,   /* prepare from the client's message for charge.worker and rank, publish, then
                     request_sent */
     NEXT_PAUSE,  /* call request_choose again at `at` */
-    NEXT_WAIT,   /* worker not heard of yet: choose again when one joins, or at `at` */
+    NEXT_WAIT,   /* worker or holder not heard of yet: choose again when one joins, or at `at` */
     NEXT_REBIND, /* the pin is broken: session_broken, then choose again by what it says */
     NEXT_QUEUE,  /* all permitted are only busy: it waits for its turn (queue_next), or until `at`,
                     then request_wait_over */
@@ -137,7 +140,7 @@ struct next {
     enum next_kind kind;
     mono at;
     wb_status error;
-    const char *scope;      /* of WB_OVERLOADED: "worker" or "service" */
+    const char *scope;      /* of WB_OVERLOADED: "worker", "adapter" or "service" */
     int64_t retry_after_ms; /* of WB_OVERLOADED */
     bool queue_full;        /* WB_OVERLOADED for want of room in the queue */
     bool forward_refusal;   /* WB_OVERLOADED whose last refusal's headers and payload are to be
@@ -148,6 +151,7 @@ struct request_params {
     struct span target;  /* worker id, empty: none */
     int32_t target_rank; /* -1: none */
     struct span key;
+    struct span adapter; /* empty: none; outlives the request */
     bool idempotent, one_way;
     enum priority priority;
 };
@@ -161,11 +165,12 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
  * chosen while it is free and untried, with the rank if it still has it; else the policy decides.
  */
 void request_recall(struct request *rq, enum recall how, struct span worker, int32_t rank);
-/* From NEW, PAUSED, WAITING or GRANTED: chooses and charges. pin: of its session, NULL: it has none;
- * read during the call only. wait_until: while now is before it, an unknown target or bound worker is
- * NEXT_WAIT. NEXT_CHOSEN, NEXT_WAIT, NEXT_QUEUE, NEXT_REBIND or NEXT_FAIL. A worker that refused is
- * chosen again only from GRANTED. Before a newcomer chooses, those whose turn it is must have had it
- * (queue_due, queue_next), or it overtakes them. */
+/* From NEW, PAUSED, WAITING or GRANTED: chooses and charges. pin: of its session, NULL: it has
+ * none; read during the call only. wait_until: while now is before it, an unknown target or bound
+ * worker is NEXT_WAIT, and so is an adapter that nobody is known to hold. NEXT_CHOSEN, NEXT_WAIT,
+ * NEXT_QUEUE, NEXT_REBIND or NEXT_FAIL. A worker that refused is chosen again only from GRANTED.
+ * Before a newcomer chooses, those whose turn it is must have had it (queue_due, queue_next), or it
+ * overtakes them. */
 struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now);
 /* From QUEUED: it has waited its time. NEXT_FAIL: overloaded, or its last refusal forwarded. */
 struct next request_wait_over(struct request *rq, mono now);
@@ -195,6 +200,8 @@ struct advice {
     int32_t rank;
     enum reason reason;
     wb_status error;
+    const char *scope; /* these two of WB_OVERLOADED, as in struct next */
+    int64_t retry_after_ms;
 };
 /* What request_choose would do for a NEW request, without doing it. */
 struct advice request_advise(const struct request *rq, const struct pin *pin, mono now);

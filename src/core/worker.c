@@ -50,6 +50,7 @@ void worker_unref(struct worker *w)
         return;
     CHECK(w->charges == NULL && w->priv->ending == NULL && w->priv->own.count == 0);
     queue_forget(w);
+    holdings_fini(w);
     for (uint32_t i = 0; i < w->adapter_count; i++)
         free(w->adapters[i]);
     free(w->adapters);

@@ -163,7 +163,7 @@ const struct config_key config_keys[] = {
      .help = "how long a request waits for another to bind"},
     {"session.on_busy", SERVICE(session.on_busy), .type = TYPE_WORD, .words = busy_words, .fallback = "\"wait\"",
      .help = "when the bound worker is busy"},
-    {"adapters.load", .scope = SCOPE_SERVICE, .type = TYPE_BOOL, .fallback = "false", .built = BUILT_NOT,
+    {"adapters.load", SERVICE(adapters_load), .type = TYPE_BOOL, .fallback = "false",
      .help = "a worker with a free slot is chosen to load an adapter that nobody holds"},
     {"workers", .scope = SCOPE_SERVICE, .type = TYPE_OBJECTS, .max = 4096, .help = "static workers: plain NATS responders"},
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/loop.h"
+#include "core/adapter.h"
 #include "wire/binding.h"
 #include "wire/control.h"
 #include "wire/headers.h"
@@ -90,6 +91,47 @@ static void list_worker(void *arg, struct worker *w)
     json_end_object(j);
 }
 
+/* Half of what is left goes to adapters, so that a service with very many of them still shows its
+ * workers. */
+struct adapter_listing {
+    struct listing *l;
+    size_t limit;
+};
+
+static bool list_adapter(void *arg, const struct adapter_numbers *n)
+{
+    struct adapter_listing *a = arg;
+    struct json *j = a->l->j;
+    struct adapter_standing standing;
+
+    if (buf_len(j->out) > a->limit) {
+        a->l->cut = true;
+        return false;
+    }
+    standing = adapter_standing(n->adapter);
+    json_object(j, NULL);
+    json_text(j, "adapter", n->name);
+    json_int(j, "holders", n->holders);
+    json_int(j, "routable", standing.routable);
+    json_int(j, "free", standing.free);
+    json_int(j, "in_flight", n->in_flight);
+    json_int(j, "arrivals", n->arrivals);
+    json_int(j, "requests", (int64_t)n->requests);
+    json_end_object(j);
+    return true;
+}
+
+static void list_adapters(struct listing *l, const struct pool *pool)
+{
+    size_t used = buf_len(l->j->out);
+    struct adapter_listing a = {l, used < l->limit ? used + (l->limit - used) / 2 : used};
+
+    json_int(l->j, "arrivals_window_s", ADAPTER_WINDOW_S);
+    json_array(l->j, "adapters");
+    pool_each_adapter(pool, list_adapter, &a, l->now);
+    json_end_array(l->j);
+}
+
 static void show_workers(struct router *r, struct span reply, struct span only, mono now)
 {
     struct json j;
@@ -112,6 +154,7 @@ static void show_workers(struct router *r, struct span reply, struct span only, 
         json_int(&j, "routable", pool_routable(s->pool));
         json_int(&j, "free", pool_free(s->pool));
         json_int(&j, "waiting", pool_waiting(s->pool));
+        list_adapters(&l, s->pool);
         json_array(&j, "workers");
         pool_each(s->pool, list_worker, &l);
         json_end_array(&j);

@@ -54,5 +54,8 @@ const struct count_info count_table[COUNT_COUNT] = {
     [COUNT_ATTRIBUTION_UNCONFIRMED] =
         {"attribution_unconfirmed",
          "answers sent before their record was acknowledged (before_reply)"},
+    [COUNT_REQUESTS_WITH_ADAPTER] = {"requests_with_adapter", "requests that name an adapter"},
+    [COUNT_ADAPTER_LOADS] = {"adapter_loads",
+                             "attempts sent to a worker that does not hold the adapter yet"},
     [COUNT_LINK_DOWN] = {"link_down", "losses of a NATS link"},
 };

@@ -118,6 +118,8 @@ static void send_attempt(struct transit *t, mono now)
     router_count(r, COUNT_ATTEMPTS);
     if (t->core.attempt > 1)
         router_count(r, COUNT_RETRIES);
+    if (t->core.reason == REASON_ADAPTER_LOAD)
+        router_count(r, COUNT_ADAPTER_LOADS);
     transit_place(t, PLACE_RUNNING);
     if (t->replies == WB_REPLIES_NONE)
         transit_arm(t, CLOCK_ONE_WAY, mono_add_ms(now, ONE_WAY_MS));
@@ -160,6 +162,17 @@ void dispatch_start(struct transit *t, mono now)
         dispatch_follow(t, request_choose(&t->core, NULL, r->start_until, now), now);
 }
 
+static const char *unknown_adapter_text(const struct transit *t)
+{
+    bool load = t->service->settings->adapters_load;
+
+    if (t->core.target.len > 0)
+        return load ? "the target does not hold the adapter and has no free slot for it"
+                    : "the target does not hold the adapter";
+    return load ? "no known worker holds the adapter, and none has a free slot for it"
+                : wb_status_text(WB_UNKNOWN_ADAPTER);
+}
+
 static const char *failure_text(const struct transit *t, wb_status error)
 {
     switch (error) {
@@ -168,7 +181,10 @@ static const char *failure_text(const struct transit *t, wb_status error)
                                   : "first_reply_ms ran out";
     case WB_NO_WORKER:
         return t->core.tried_count ? "every permitted worker was tried and did not get the request"
-                                   : "no worker of this service is routable";
+               : t->core.adapter.len ? "no worker that holds the adapter is routable"
+                                     : "no worker of this service is routable";
+    case WB_UNKNOWN_ADAPTER:
+        return unknown_adapter_text(t);
     case WB_LINK_LOST:
         return "the link to NATS was lost and the attempt's time ran out";
     case WB_OVERLOADED:

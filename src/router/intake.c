@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/id.h"
 #include "base/loop.h"
+#include "core/adapter.h"
 #include "wire/headers.h"
 #include "wire/json.h"
 #include "wire/name.h"
@@ -16,7 +17,7 @@
 
 #define HOPS_MAX 4
 /* Advice: enough to see why; the body stays small with thousands of workers. */
-#define CANDIDATES_BYTES_MAX 16384
+#define CANDIDATES_MAX 32
 
 /* What the headers asked for, before it is believed. */
 struct wishes {
@@ -177,8 +178,6 @@ static void read_accept(const struct transit *t, struct wishes *w)
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (w->given[rules[i].header] && !(t->service->settings->accept & rules[i].bit))
             wrong(w, rules[i].text);
-    if (w->given[RH_ADAPTER])
-        wrong(w, "Waybill-Adapter is not served by this version");
 }
 
 static void read_target(struct wishes *w)
@@ -278,6 +277,8 @@ static void read_modes(struct transit *t, struct wishes *w)
         t->hops = (uint8_t)(w->hops + 1);
     if (w->given[RH_SESSION] && !name_is_long(w->value[RH_SESSION]))
         wrong(w, "Waybill-Session is not 1 to 256 printable ASCII characters without space");
+    if (w->given[RH_ADAPTER] && !name_is_long(w->value[RH_ADAPTER]))
+        wrong(w, "Waybill-Adapter is not 1 to 256 printable ASCII characters without space");
 }
 
 static struct request_params params_of(const struct transit *t, const struct wishes *w)
@@ -286,6 +287,7 @@ static struct request_params params_of(const struct transit *t, const struct wis
         .target = w->target,
         .target_rank = w->rank,
         .key = w->given[RH_HASH_KEY] ? w->value[RH_HASH_KEY] : w->value[RH_SESSION],
+        .adapter = w->given[RH_ADAPTER] ? w->value[RH_ADAPTER] : SPAN_EMPTY,
         .idempotent = w->idempotent,
         .one_way = t->reply.len == 0 || t->replies == WB_REPLIES_NONE,
         .priority = w->priority,
@@ -300,16 +302,29 @@ static struct request_params params_of(const struct transit *t, const struct wis
 
 struct candidates {
     struct json *j;
+    struct span adapter;
+    bool held; /* only those that hold the adapter; else with an adapter those that may load it */
+    unsigned count;
     mono now;
 };
+
+static bool is_candidate(const struct candidates *c, const struct worker *w)
+{
+    if (c->count == CANDIDATES_MAX)
+        return false;
+    if (c->adapter.len == 0)
+        return true;
+    return c->held ? worker_holds(w, c->adapter) : worker_may_serve(w, c->adapter);
+}
 
 static void candidate(void *arg, struct worker *w)
 {
     struct candidates *c = arg;
     struct json *j = c->j;
 
-    if (buf_len(j->out) > CANDIDATES_BYTES_MAX)
+    if (!is_candidate(c, w))
         return;
+    c->count++;
     json_object(j, NULL);
     json_text(j, "worker", span_str(w->id));
     json_double(j, "load", (double)worker_load_count(w) / w->weight);
@@ -329,11 +344,19 @@ static void advise(struct transit *t, mono now)
     struct pin pin;
     bool pinned = affinity_look(t, &pin, now);
     struct advice a = request_advise(&t->core, pinned ? &pin : NULL, now);
+    struct candidates c = {.adapter = t->core.adapter, .now = now};
     struct header_writer w;
     struct json j;
 
+    c.j = &j;
     if (!a.worker) {
-        dispatch_give_up(t, a.error, wb_status_text(a.error), now);
+        dispatch_follow(t,
+                        (struct next){.kind = NEXT_FAIL,
+                                      .at = now,
+                                      .error = a.error,
+                                      .scope = a.scope,
+                                      .retry_after_ms = a.retry_after_ms},
+                        now);
         return;
     }
     router_count(r, COUNT_ADVISED);
@@ -353,7 +376,8 @@ static void advise(struct transit *t, mono now)
     json_int(&j, "routable", pool_routable(pool));
     json_int(&j, "free", pool_free(pool));
     json_array(&j, "candidates");
-    pool_each(pool, candidate, &(struct candidates){&j, now});
+    c.held = t->core.adapter.len && a.reason != REASON_ADAPTER_LOAD;
+    pool_each(pool, candidate, &c);
     json_end_array(&j);
     json_null(&j, "error");
     json_end_object(&j);
@@ -440,6 +464,8 @@ static void take(struct transit *t, struct wishes *w, mono now)
             return;
         }
         pool_note_request(t->service->pool, now);
+        if (params.adapter.len)
+            router_count(t->router, COUNT_REQUESTS_WITH_ADAPTER);
     }
     /* A target wins: whom the record names does not matter then. */
     if (w->recall != RECALL_NONE && w->target.len == 0)

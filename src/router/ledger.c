@@ -536,7 +536,7 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
         .policy = span_str(policy_name(t->service->settings->policy)),
         .reason = span_str(reason_name(t->core.reason)),
         .session = affinity_name(t),
-        .adapter = SPAN_EMPTY,
+        .adapter = t->core.adapter,
         .subject = t->subject,
         .router = r->id,
         .worker_epoch = t->core.charge.worker ? t->core.charge.epoch : t->server->epoch,

@@ -5,6 +5,14 @@
 
 #include <inttypes.h>
 
+#include "base/loop.h"
+#include "core/adapter.h"
+
+/* Of each service only the adapters that became known first, and only while a worker holds them,
+ * have series of their own: names come from workers, never from clients, and are few. */
+#define ADAPTERS_SHOWN 32
+#define LABEL_SIZE (2 * WB_LONG_NAME_MAX + 1)
+
 static wb_status write_services(struct router *r, struct buf *out)
 {
     wb_status st = WB_OK;
@@ -41,6 +49,137 @@ static wb_status write_services(struct router *r, struct buf *out)
                         r->services[i].in_flight, name, pool_waiting(p));
     }
     return st;
+}
+
+static void write_label(struct span name, char out[LABEL_SIZE])
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < name.len; i++) {
+        if (name.ptr[i] == '"' || name.ptr[i] == '\\')
+            out[n++] = '\\';
+        out[n++] = name.ptr[i];
+    }
+    out[n] = '\0';
+}
+
+struct adapter_series {
+    const char *metric, *service;
+    struct buf *out;
+    wb_status status;
+    unsigned shown;
+    uint64_t (*value)(const struct adapter_numbers *n);
+};
+
+static bool write_adapter(void *arg, const struct adapter_numbers *n)
+{
+    struct adapter_series *s = arg;
+    char label[LABEL_SIZE];
+
+    if (n->holders == 0)
+        return true;
+    write_label(n->name, label);
+    s->status = buf_printf(s->out, "%s{service=\"%s\",adapter=\"%s\"} %" PRIu64 "\n", s->metric,
+                           s->service, label, s->value(n));
+    return s->status == WB_OK && ++s->shown < ADAPTERS_SHOWN;
+}
+
+static uint64_t value_in_flight(const struct adapter_numbers *n)
+{
+    return n->in_flight;
+}
+
+static uint64_t value_requests(const struct adapter_numbers *n)
+{
+    return n->requests;
+}
+
+static uint64_t value_arrivals(const struct adapter_numbers *n)
+{
+    return n->arrivals;
+}
+
+static uint64_t value_holders(const struct adapter_numbers *n)
+{
+    return n->holders;
+}
+
+static wb_status write_adapter_series(struct router *r, struct buf *out)
+{
+    static const struct {
+        const char *metric, *type, *help;
+        uint64_t (*value)(const struct adapter_numbers *n);
+    } series[] = {
+        {"waybill_adapter_requests_total", "counter", "requests for the adapter", value_requests},
+        {"waybill_adapter_arrivals", "gauge", "requests for the adapter in the last 60 seconds",
+         value_arrivals},
+        {"waybill_adapter_in_flight", "gauge", "attempts for the adapter", value_in_flight},
+        {"waybill_adapter_holders", "gauge", "workers that hold the adapter", value_holders},
+    };
+    wb_status st = WB_OK;
+
+    for (size_t k = 0; st == WB_OK && k < sizeof series / sizeof series[0]; k++) {
+        st = buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", series[k].metric, series[k].help,
+                        series[k].metric, series[k].type);
+        for (unsigned i = 0; st == WB_OK && i < r->service_count; i++) {
+            struct adapter_series s = {.metric = series[k].metric,
+                                       .service = r->services[i].settings->name,
+                                       .out = out,
+                                       .value = series[k].value};
+
+            pool_each_adapter(r->services[i].pool, write_adapter, &s, loop_now(r->loop));
+            st = s.status;
+        }
+    }
+    return st;
+}
+
+static uint64_t total_known(const struct adapter_totals *t)
+{
+    return t->known;
+}
+
+static uint64_t total_held(const struct adapter_totals *t)
+{
+    return t->held;
+}
+
+static uint64_t total_in_flight(const struct adapter_totals *t)
+{
+    return t->in_flight;
+}
+
+static uint64_t total_left_out(const struct adapter_totals *t)
+{
+    return t->left_out;
+}
+
+static wb_status write_adapters(struct router *r, struct buf *out)
+{
+    static const struct {
+        const char *metric, *type, *help;
+        uint64_t (*value)(const struct adapter_totals *t);
+    } totals[] = {
+        {"waybill_adapters_known", "gauge", "adapters held, loading or asked for not long ago",
+         total_known},
+        {"waybill_adapters_held", "gauge", "adapters that a worker holds", total_held},
+        {"waybill_adapters_in_flight", "gauge", "attempts for any adapter", total_in_flight},
+        {"waybill_adapters_left_out_total", "counter", "heartbeats whose adapters found no room",
+         total_left_out},
+    };
+    wb_status st = WB_OK;
+
+    for (size_t k = 0; st == WB_OK && k < sizeof totals / sizeof totals[0]; k++) {
+        st = buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", totals[k].metric, totals[k].help,
+                        totals[k].metric, totals[k].type);
+        for (unsigned i = 0; st == WB_OK && i < r->service_count; i++) {
+            struct adapter_totals t = pool_adapter_totals(r->services[i].pool);
+
+            st = buf_printf(out, "%s{service=\"%s\"} %" PRIu64 "\n", totals[k].metric,
+                            r->services[i].settings->name, totals[k].value(&t));
+        }
+    }
+    return st == WB_OK ? write_adapter_series(r, out) : st;
 }
 
 static void sum_charges(void *arg, struct worker *w)
@@ -106,5 +245,7 @@ wb_status metrics_write(struct router *r, struct buf *out)
         st = write_services(r, out);
     if (st == WB_OK && r->affinity)
         st = write_sessions(affinity_sessions(r->affinity), out);
+    if (st == WB_OK)
+        st = write_adapters(r, out);
     return st;
 }

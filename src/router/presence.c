@@ -305,6 +305,7 @@ void presence_on_heartbeat(void *arg, const struct lane_message *m)
     struct span service, worker;
     char why[128], quoted[LOG_QUOTE_SIZE], subject[WB_SUBJECT_MAX + 1], cancel[WB_SUBJECT_MAX + 1];
     struct worker_report report;
+    enum report_result result;
     struct heartbeat hb;
     struct pool *pool;
 
@@ -325,7 +326,11 @@ void presence_on_heartbeat(void *arg, const struct lane_message *m)
     report.subject = span_of(subject, subject_worker(subject, r->prefix, service, worker));
     report.cancel_subject =
         span_of(cancel, subject_worker_cancel(cancel, r->prefix, service, worker));
-    reported(r, pool_report(pool, &report, now));
+    result = pool_report(pool, &report, now);
+    reported(r, result);
+    /* It may hold an adapter that is waited for. Whoever is new has been announced already. */
+    if (result == REPORT_UPDATED && hb.has_adapters && r->places[PLACE_START_WAIT].count)
+        links_worker_joined(r, pool, now);
     heartbeat_fini(&hb);
 }
 

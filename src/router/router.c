@@ -170,6 +170,7 @@ static bool add_service(struct router *r, struct service *s, const struct servic
         .idempotent = set->retry.idempotent,
         .queue_limit = set->queue.limit,
         .queue_wait_ms = set->queue.wait_ms,
+        .adapters_load = set->adapters_load,
     };
 
     s->settings = set;

@@ -72,6 +72,7 @@ struct service_settings {
     } queue;
     bool heartbeats; /* workers outside the config are accepted */
     bool eject_enabled;
+    bool adapters_load; /* a free slot may be used for an adapter that nobody holds */
     struct static_settings *workers;
     unsigned worker_count;
 };

@@ -32,8 +32,8 @@ class Samples(Case):
 
     def test_records(self):
         script = Script(refuse(503), serve)
-        self.ready(script, script, service=self.fabric.service(), heartbeat={"ranks": 2})
-        self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "s1",
+        self.ready(script, script, service=self.fabric.service(), heartbeat={"ranks": 2, "adapters": ["fr"]})
+        self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "s1", "Waybill-Adapter": "fr",
                                                     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
         for worker in self.workers:
             worker.handler = lambda a: a.stream([b"1", b"2"])
@@ -50,7 +50,7 @@ class Samples(Case):
 
     def test_error_bodies(self):
         script = Script(hold)
-        self.ready(script, script, service=self.fabric.service(timeouts={"first_reply_ms": 300}), heartbeat={"capacity": 1})
+        self.ready(script, script, service=self.fabric.service(timeouts={"first_reply_ms": 300}), heartbeat={"capacity": 1, "adapters": ["fr"]})
         answers = [
             self.client.request("echo.request.x", b"q", {"Waybill-Timeout-Ms": "x"}),
             self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "a b"}),
@@ -62,6 +62,10 @@ class Samples(Case):
         first, second = self.client.start("echo.request.x", b"1"), self.client.start("echo.request.x", b"2")
         answers.append(self.client.request("echo.request.x", b"3"))
         self.assertEqual("overloaded", answers[-1].error)
+        answers.append(self.client.request("echo.request.x", b"3", {"Waybill-Adapter": "fr"}))
+        self.assertEqual("adapter", answers[-1].json()["scope"])
+        answers.append(self.client.request("echo.request.x", b"3", {"Waybill-Adapter": "de"}))
+        self.assertEqual("unknown_adapter", answers[-1].error)
         first.next(), second.next()
         for worker in self.workers:
             worker.unsubscribe()
@@ -71,8 +75,9 @@ class Samples(Case):
             self.valid("error", answer.json())
 
     def test_advice(self):
-        self.ready(serve, serve, service=self.fabric.service(policy="round_robin"))
-        self.valid("advise", self.client.request("echo.request.x", b"q", {"Waybill-Advise": "true"}).json())
+        self.ready(serve, serve, service=self.fabric.service(policy="round_robin", adapters={"load": True}), heartbeat={"adapters": ["fr"], "adapter_slots": 2})
+        for adapter in ({}, {"Waybill-Adapter": "fr"}, {"Waybill-Adapter": "de"}):
+            self.valid("advise", self.client.request("echo.request.x", b"q", {"Waybill-Advise": "true", **adapter}).json())
 
     def test_heartbeats_of_the_worker_program(self):
         listener = self.fabric.client("test")

@@ -218,8 +218,7 @@ static void check_turn(const struct live *live)
         const struct live *other = &lives[i];
 
         if (!other->used || other->rq.state != REQUEST_QUEUED || other->order > live->order ||
-            other->rq.priority != live->rq.priority ||
-            !span_eq(other->rq.target, live->rq.target))
+            other->rq.priority != live->rq.priority || !span_eq(other->rq.target, live->rq.target))
             continue;
         CHECK(live->rq.target.len == 0 && look_around(&live->rq, &other->rq).only_rq);
     }
@@ -700,7 +699,7 @@ static void run(enum policy_kind policy, unsigned long events, unsigned part, ui
                                      .queue_wait_ms = 100};
 
     queue_limit = pool_opts.queue_limit;
-    
+
     rng_seed(&rng, seed);
     ids = part % 2 ? IDS : 2 + part / 2;
     memset(shadows, 0, sizeof(shadows));

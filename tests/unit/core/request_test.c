@@ -281,7 +281,8 @@ START_TEST(busy_and_missing_are_different_errors)
     out();
     next = request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now);
     ck_assert_int_eq(next.kind, NEXT_PAUSE);
-    fails(request_choose(&rq, NULL, (mono){0}, now), WB_OVERLOADED); /* untried ones are only busy */
+    fails(request_choose(&rq, NULL, (mono){0}, now),
+          WB_OVERLOADED); /* untried ones are only busy */
 }
 END_TEST
 

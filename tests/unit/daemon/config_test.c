@@ -331,9 +331,9 @@ static void count_warning(const char *path)
 
 START_TEST(what_is_not_built_is_refused_at_start_only)
 {
-    static const char *const expected[] = {
-        "services[0].on_interrupt", "services[0].slow_start_ms", "services[0].eject.errors",
-        "services[0].queue.limit",  "services[0].session.ttl_s", "services[0].adapters.load"};
+    static const char *const expected[] = {"services[0].on_interrupt", "services[0].slow_start_ms",
+                                           "services[0].eject.errors", "services[0].queue.limit",
+                                           "services[0].session.ttl_s"};
 
     fresh();
     ck_assert(load_golden("good_every_key.json"));
