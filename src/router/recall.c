@@ -13,7 +13,7 @@
  *
  * Then it goes on as if it had just come in. Each request asks once, so its handle tells an answer
  * that is still awaited from a late one. Nothing is tried again: a retry that waits is worse than
- * one that does not know. */
+ * one that does not know. A back lane that is lost meanwhile needs no care: the clock is short. */
 #include "router/ledger.h"
 
 #include "base/check.h"
@@ -93,12 +93,4 @@ void recall_on_inbox(struct router *r, struct span token, const struct lane_mess
 void recall_late(struct transit *t, mono now)
 {
     go_on(t, COUNT_RETRY_READS_UNKNOWN, now);
-}
-
-void recall_link_down(struct router *r, mono now)
-{
-    struct transit *t;
-
-    while ((t = r->places[PLACE_RECORD_WAIT].first))
-        recall_late(t, now);
 }

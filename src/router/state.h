@@ -6,7 +6,7 @@
  *   running     its core request decides: an attempt is out, a stream runs, or a pause ticks
  *               (transit.clock is armed)
  *   record_wait a client's retry, whose record is being read; nothing is chosen yet; ends by the
- *               answer, by the clock, or with the back lane
+ *               answer or by the clock
  *   link_wait   the back lane is down, nothing can be chosen; ends by back up or by the clock
  *   start_wait  its target was not heard of yet; ends by a worker joining, or by the clock
  *   held        all answers are in and the charge is released, but the messages to the client wait
@@ -226,7 +226,6 @@ bool intake_refuses(struct router *r,
 void recall_start(struct transit *t, enum recall how, mono now);
 void recall_on_inbox(struct router *r, struct span token, const struct lane_message *m, mono now);
 void recall_late(struct transit *t, mono now); /* its clock ran out */
-void recall_link_down(struct router *r, mono now);
 
 /* dispatch.c */
 void dispatch_start(struct transit *t, mono now);
