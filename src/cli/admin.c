@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "waybill/client.h"
+#include "wire/json_read.h"
 #include "wire/name.h"
 #include "wire/subject.h"
 
@@ -34,8 +35,8 @@ static void collect(natsSubscription *sub, int64_t timeout_ms, unsigned enough,
             left_ms = PAUSE_MS;
         if (left_ms < 1 || natsSubscription_NextMsg(&message, sub, left_ms) != NATS_OK)
             return; /* no responders too: nobody else will answer */
-        cJSON *reply =
-            cJSON_ParseWithLength(natsMsg_GetData(message), (size_t)natsMsg_GetDataLength(message));
+        cJSON *reply = json_read(
+            span_of(natsMsg_GetData(message), (size_t)natsMsg_GetDataLength(message)), NULL);
         if (reply != NULL)
             out->items[out->count++] = reply;
         natsMsg_Destroy(message);

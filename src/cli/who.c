@@ -8,6 +8,7 @@
 #include "waybill/client.h"
 #include "wire/js.h"
 #include "wire/json.h"
+#include "wire/json_read.h"
 #include "wire/name.h"
 #include "wire/record.h"
 
@@ -80,7 +81,7 @@ static int print_record(struct span text)
     static const char *const rows[] = {"outcome",     "policy",     "reason",  "selected",
                                        "session",     "adapter",    "subject", "router",
                                        "received_at", "finished_at"};
-    cJSON *record = cJSON_ParseWithLength(text.ptr, text.len);
+    cJSON *record = json_read(text, NULL);
     if (record == NULL) {
         fprintf(stderr, "waybill: the record is not JSON\n");
         return EXIT_ERROR_ANSWER;

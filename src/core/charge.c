@@ -94,7 +94,7 @@ void charge_bytes(struct charge *charge, uint64_t bytes, mono now)
     CHECK(w != NULL);
     if (charge->ended != CHARGE_COUNTED)
         return;
-    limit = w->priv->registry->options.worker_bytes;
+    limit = w->pool->registry->options.worker_bytes;
     was_over = w->bytes_out > limit;
     charge->bytes += bytes;
     w->bytes_out += bytes;
@@ -111,7 +111,7 @@ void charge_bytes_arrived(struct charge *charge, mono now)
     CHECK(w != NULL);
     if (charge->bytes == 0)
         return;
-    limit = w->priv->registry->options.worker_bytes;
+    limit = w->pool->registry->options.worker_bytes;
     was_over = w->bytes_out > limit;
     CHECK(w->bytes_out >= charge->bytes);
     w->bytes_out -= charge->bytes;
@@ -122,7 +122,7 @@ void charge_bytes_arrived(struct charge *charge, mono now)
 
 void charge_end_epoch(struct worker *w, bool begun_too)
 {
-    const struct registry_options *options = &w->priv->registry->options;
+    const struct registry_options *options = &w->pool->registry->options;
     struct charge *next;
 
     for (struct charge *charge = w->charges; charge != NULL; charge = next) {
@@ -141,7 +141,7 @@ void charge_end_epoch(struct worker *w, bool begun_too)
 
 void charge_hand_over(struct worker *w, mono now)
 {
-    const struct registry_options *options = &w->priv->registry->options;
+    const struct registry_options *options = &w->pool->registry->options;
 
     worker_ref(w);
     while (w->priv->ending != NULL) {

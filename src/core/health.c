@@ -17,22 +17,21 @@
 static void publish(struct worker *w, mono now)
 {
     struct pool *pool = w->pool;
-    struct worker_private *p = w->priv;
     struct policy_item item;
-    bool routable = p->candidate || w == pool->last_resort;
+    bool routable = w->candidate || w == pool->last_resort;
     bool is_free = routable && worker_has_room(w, 0, now);
 
-    pool->routable += (uint32_t)routable - (uint32_t)p->routable;
-    pool->free += (uint32_t)is_free - (uint32_t)p->free;
-    p->routable = routable;
-    p->free = is_free;
+    pool->routable += (uint32_t)routable - (uint32_t)w->routable;
+    pool->free += (uint32_t)is_free - (uint32_t)w->free;
+    w->routable = routable;
+    w->free = is_free;
     item = (struct policy_item){
-        .index = p->index,
+        .index = w->index,
         .weight = w->weight,
         .load = worker_load_count(w),
         .routable = routable,
         .free = is_free,
-        .cpu = p->cpu,
+        .cpu = w->cpu,
     };
     pool->policy->changed(pool->policy_state, &item);
 }
@@ -56,15 +55,14 @@ static void settle_last_resort(struct pool *pool, mono now)
 
 void worker_changed(struct worker *w, mono now)
 {
-    struct worker_private *p = w->priv;
     bool candidate = worker_admits(w) && w->health == WORKER_HEALTHY;
     bool settle =
-        candidate != p->candidate || w->health != WORKER_HEALTHY || w == w->pool->last_resort;
+        candidate != w->candidate || w->health != WORKER_HEALTHY || w == w->pool->last_resort;
 
-    if (!p->listed)
+    if (!w->listed)
         return;
-    w->pool->candidates += (uint32_t)candidate - (uint32_t)p->candidate;
-    p->candidate = candidate;
+    w->pool->candidates += (uint32_t)candidate - (uint32_t)w->candidate;
+    w->candidate = candidate;
     publish(w, now);
     if (settle)
         settle_last_resort(w->pool, now);
@@ -72,7 +70,7 @@ void worker_changed(struct worker *w, mono now)
 
 void worker_event(struct worker *w, enum worker_event event, mono now)
 {
-    const struct registry_options *options = &w->priv->registry->options;
+    const struct registry_options *options = &w->pool->registry->options;
 
     if (options->events.worker != NULL)
         options->events.worker(options->arg, w, event, now);
@@ -84,9 +82,9 @@ static void recheck_arm(struct worker *w)
 
     if (w->health == WORKER_EJECTED)
         due = w->ejected_until;
-    if (w->overloaded_until.us != 0)
+    if (w->marked)
         due = mono_min(due, w->overloaded_until);
-    if (deadline_set(w->priv->registry->deadlines, &w->priv->recheck, due) == WB_OK)
+    if (deadline_set(w->pool->registry->deadlines, &w->priv->recheck, due) == WB_OK)
         return;
     /* No memory to remember when it ends: then it does not begin. */
     worker_clear_mark(w);
@@ -156,11 +154,12 @@ void worker_restore(struct worker *w, mono now)
 
 void worker_clear_mark(struct worker *w)
 {
-    if (w->overloaded_until.us == 0)
+    if (!w->marked)
         return;
     w->overloaded_until = (mono){0};
+    w->marked = false;
     w->pool->marked--;
-    min_tree_set(&w->pool->marks, w->priv->index, TREE_ABSENT);
+    min_tree_set(&w->pool->marks, w->index, TREE_ABSENT);
 }
 
 void worker_overloaded(struct worker *w, mono until, mono now)
@@ -168,9 +167,10 @@ void worker_overloaded(struct worker *w, mono until, mono now)
     MAGIC_CHECK(w, WORKER_MAGIC);
     if (!w->discovered || !mono_before(now, until) || !mono_before(w->overloaded_until, until))
         return;
-    w->pool->marked += w->overloaded_until.us == 0;
+    w->pool->marked += !w->marked;
+    w->marked = true;
     w->overloaded_until = until;
-    min_tree_set(&w->pool->marks, w->priv->index, (uint64_t)until.us);
+    min_tree_set(&w->pool->marks, w->index, (uint64_t)until.us);
     recheck_arm(w);
     worker_changed(w, now);
 }
@@ -179,7 +179,7 @@ void worker_recheck_due(struct deadline *d, mono now)
 {
     struct worker *w = CONTAINER_OF(d, struct worker_private, recheck)->worker;
 
-    if (w->overloaded_until.us != 0 && !mono_before(now, w->overloaded_until))
+    if (w->marked && !mono_before(now, w->overloaded_until))
         worker_clear_mark(w);
     if (w->health == WORKER_EJECTED && !mono_before(now, w->ejected_until)) {
         worker_restore(w, now); /* arms again for the mark */
@@ -196,7 +196,8 @@ static mono silence_end(const struct worker *w, mono now)
 
 wb_status worker_listen(struct worker *w, mono now)
 {
-    return deadline_set(w->priv->registry->deadlines, &w->priv->silence, silence_end(w, now));
+    w->priv->overdue_at = (mono){0};
+    return deadline_set(w->pool->registry->deadlines, &w->priv->silence, silence_end(w, now));
 }
 
 void worker_alive(struct worker *w, mono now)
@@ -206,17 +207,45 @@ void worker_alive(struct worker *w, mono now)
         CHECK(worker_listen(w, now) == WB_OK);
 }
 
+/* Silence says something of the worker only if the link would have brought its word: one that is
+ * dead and has not been found out yet brings nobody's. */
+static bool silence_counts(struct worker *w, mono now)
+{
+    struct worker_private *p = w->priv;
+    const struct registry_options *options = &w->pool->registry->options;
+
+    if (options->events.prove_link == NULL)
+        return true;
+    if (p->overdue_at.us == 0)
+        p->overdue_at = now;
+    if (!mono_before(w->pool->registry->proved_until, p->overdue_at))
+        return true;
+    if (deadline_set(w->pool->registry->deadlines, &p->silence, mono_add_ms(now, w->interval_ms)) !=
+        WB_OK)
+        return true;
+    options->events.prove_link(options->arg, now);
+    return false;
+}
+
+void worker_overdue_again(struct worker *w, mono now)
+{
+    if (w->priv->overdue_at.us != 0) /* armed already: can't fail */
+        CHECK(deadline_set(w->pool->registry->deadlines, &w->priv->silence, now) == WB_OK);
+}
+
 void worker_silence_due(struct deadline *d, mono now)
 {
     struct worker *w = CONTAINER_OF(d, struct worker_private, silence)->worker;
 
-    if (!w->priv->registry->link_down || worker_listen(w, now) != WB_OK)
+    if (w->pool->registry->link_down && worker_listen(w, now) == WB_OK)
+        return;
+    if (silence_counts(w, now))
         worker_depart(w, WORKER_EVENT_LOST, false, now);
 }
 
 void worker_depart(struct worker *w, enum worker_event event, bool begun_too, mono now)
 {
-    struct deadlines *deadlines = w->priv->registry->deadlines;
+    struct deadlines *deadlines = w->pool->registry->deadlines;
 
     worker_ref(w);
     charge_end_epoch(w, begun_too);
@@ -225,6 +254,7 @@ void worker_depart(struct worker *w, enum worker_event event, bool begun_too, mo
     worker_clear_mark(w);
     worker_forget_ejection(w);
     w->priv->restored = false;
+    w->priv->overdue_at = (mono){0};
     w->discovered = false;
     w->heard = false;
     w->others = 0;

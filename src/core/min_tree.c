@@ -33,8 +33,8 @@ bool min_tree_grow(struct min_tree *tree, uint32_t leaves)
     if (leaves == tree->leaves)
         return true;
     nodes = tree_layout(leaves, grown.offset, &grown.levels);
-    grown.mins = aligned_alloc(64, nodes * sizeof(*grown.mins));
-    grown.counts = aligned_alloc(64, nodes * sizeof(*grown.counts));
+    grown.mins = aligned_alloc(TREE_FAN * sizeof(*grown.mins), nodes * sizeof(*grown.mins));
+    grown.counts = aligned_alloc(TREE_FAN * sizeof(*grown.counts), nodes * sizeof(*grown.counts));
     if (grown.mins == NULL || grown.counts == NULL) {
         min_tree_fini(&grown);
         return false;
@@ -56,18 +56,21 @@ void min_tree_fini(struct min_tree *tree)
 }
 
 /* Leaves have no counts of their own: each counts once. */
+static const uint32_t ones[] = {1, 1, 1, 1, 1, 1, 1, 1};
+_Static_assert(sizeof(ones) == TREE_FAN * sizeof(*ones), "a one for each child");
+
 static uint32_t count_min(const struct min_tree *tree, unsigned level, uint32_t block,
                           uint64_t *min)
 {
-    const uint64_t *mins = tree->mins + tree->offset[level] + block * TREE_FAN;
-    const uint32_t *counts = tree->counts + tree->offset[level] + block * TREE_FAN;
+    uint32_t at = tree->offset[level] + block * TREE_FAN, count = 0;
+    const uint64_t *mins = tree->mins + at;
+    const uint32_t *counts = level == 0 ? ones : tree->counts + at;
     uint64_t least = mins[0];
-    uint32_t count = 0;
 
     for (unsigned i = 1; i < TREE_FAN; i++)
         least = mins[i] < least ? mins[i] : least;
     for (unsigned i = 0; i < TREE_FAN; i++)
-        count += mins[i] == least ? (level == 0 ? 1 : counts[i]) : 0;
+        count += counts[i] & -(uint32_t)(mins[i] == least);
     *min = least;
     return least == TREE_ABSENT ? 0 : count;
 }
@@ -116,12 +119,13 @@ static uint32_t find(const struct min_tree *tree, uint64_t min, uint32_t skip)
     uint32_t place = 0;
 
     for (unsigned level = tree->levels - 1; level-- > 0;) {
-        const uint64_t *mins = tree->mins + tree->offset[level] + place * TREE_FAN;
-        const uint32_t *counts = tree->counts + tree->offset[level] + place * TREE_FAN;
+        uint32_t at = tree->offset[level] + place * TREE_FAN;
+        const uint64_t *mins = tree->mins + at;
+        const uint32_t *counts = level == 0 ? ones : tree->counts + at;
         uint32_t child = 0, sum = 0, before = 0;
 
         for (unsigned i = 0; i < TREE_FAN; i++) {
-            sum += mins[i] == min ? (level == 0 ? 1 : counts[i]) : 0;
+            sum += counts[i] & -(uint32_t)(mins[i] == min);
             child += sum <= skip;
             before = sum <= skip ? sum : before;
         }

@@ -11,7 +11,7 @@
 
 #define TREE_ABSENT UINT64_MAX
 #define TREE_NONE UINT32_MAX
-#define TREE_FAN 16 /* children of a node: few levels, each one or two cache lines */
+#define TREE_FAN 8 /* children of a node: one cache line of keys */
 #define TREE_LEVELS 9
 
 struct min_tree { /* zeroed: a valid empty one */

@@ -22,6 +22,7 @@
 
 struct worker_private {
     struct deadline silence; /* its intervals are missed */
+    mono overdue_at;         /* when they were, while the link is not proved; 0: they are not */
     struct deadline recheck; /* end of ejection or of the overload mark, whichever is first */
     mono restored_at;
     struct worker *newer, *older; /* in pool->ejected, while in_ejected */
@@ -30,20 +31,13 @@ struct worker_private {
     size_t id_len;
     bool in_ejected;
     bool restored; /* by a heartbeat, at restored_at */
-    /* Each choice touches what follows, and the front of struct worker behind it. */
-    struct registry *registry;
-    uint32_t index; /* while listed */
-    bool listed;
-    bool candidate;      /* takes new requests and is healthy; counted in pool->candidates */
-    bool routable, free; /* as counted in the pool and told to the policy */
-    bool cpu;            /* class */
 };
 
 #define WORKER_LINE 64
-/* One block for both halves, laid so that what is touched most shares two cache lines. */
+/* One block, which begins on a line. */
 struct worker_whole {
-    struct worker_private priv;
     struct worker worker;
+    struct worker_private priv;
 };
 
 struct budget_second {
@@ -80,6 +74,7 @@ struct registry {
     struct rng rng;
     uint32_t workers; /* listed, over all pools */
     bool link_down;
+    mono proved_until; /* all that was sent to us before is here */
 };
 
 /* worker.c */
@@ -96,6 +91,7 @@ void pool_unlist(struct pool *pool, struct worker *w);
 void worker_changed(struct worker *w, mono now); /* tells pool and policy after any change */
 void worker_event(struct worker *w, enum worker_event event, mono now);
 void worker_silence_due(struct deadline *d, mono now);
+void worker_overdue_again(struct worker *w, mono now); /* due at once, if it is overdue */
 void worker_recheck_due(struct deadline *d, mono now);
 WB_MUST_USE wb_status worker_listen(struct worker *w, mono now); /* a full period begins */
 void worker_restore(struct worker *w, mono now);                 /* idempotent */

@@ -88,7 +88,7 @@ static void pool_destroy(struct pool *pool)
         deadline_cancel(pool->registry->deadlines, &w->priv->recheck);
         worker_ref(w);
         w->discovered = false;
-        w->priv->listed = false;
+        w->listed = false;
         worker_unref(w);
     }
     if (pool->policy != NULL)
@@ -205,25 +205,24 @@ wb_status pool_list(struct pool *pool, struct worker *w)
     status = map_put(pool->by_id, id, w);
     if (status != WB_OK)
         return status;
-    w->priv->index =
-        pool->vacant_count > 0 ? pool->vacant[--pool->vacant_count] : pool->slots_used++;
-    pool->slots[w->priv->index] = w;
-    w->priv->listed = true;
+    w->index = pool->vacant_count > 0 ? pool->vacant[--pool->vacant_count] : pool->slots_used++;
+    pool->slots[w->index] = w;
+    w->listed = true;
     registry->workers++;
     if (pool->policy->joined)
-        pool->policy->joined(pool->policy_state, w->priv->index, id);
+        pool->policy->joined(pool->policy_state, w->index, id);
     return WB_OK;
 }
 
 void pool_unlist(struct pool *pool, struct worker *w)
 {
-    CHECK(w->priv->listed && !w->priv->routable && pool->slots[w->priv->index] == w);
+    CHECK(w->listed && !w->routable && pool->slots[w->index] == w);
     if (pool->policy->left)
-        pool->policy->left(pool->policy_state, w->priv->index);
+        pool->policy->left(pool->policy_state, w->index);
     CHECK(map_remove(pool->by_id, span_of(w->id, w->priv->id_len)) == w);
-    pool->slots[w->priv->index] = NULL;
-    pool->vacant[pool->vacant_count++] = w->priv->index;
-    w->priv->listed = false;
+    pool->slots[w->index] = NULL;
+    pool->vacant[pool->vacant_count++] = w->index;
+    w->listed = false;
     pool->registry->workers--;
 }
 
@@ -277,6 +276,15 @@ void registry_link(struct registry *registry, bool up, mono now)
         registry_excuse(registry, INT64_MAX, now);
 }
 
+void registry_link_proved(struct registry *registry, mono since, mono now)
+{
+    registry->proved_until = since;
+    for (struct pool *pool = registry->pools; pool != NULL; pool = pool->next)
+        for (uint32_t i = 0; i < pool->slots_used; i++)
+            if (pool->slots[i] != NULL)
+                worker_overdue_again(pool->slots[i], now);
+}
+
 mono registry_run(struct registry *registry, mono now)
 {
     mono next = deadlines_next(registry->deadlines);
@@ -302,12 +310,12 @@ static void pick_tried(const struct pool *pool, struct worker *const *tried, uns
 
         /* Identity is (service, id): a worker that was forgotten and came back is another object.
          */
-        if (w->pool == pool && !w->priv->listed)
+        if (w->pool == pool && !w->listed)
             w = pool_find(pool, span_of(w->id, w->priv->id_len));
         if (w == NULL || w->pool != pool)
             continue;
         CHECK(pick->tried_count < POLICY_TRIED_MAX);
-        pick->tried[pick->tried_count++] = w->priv->index;
+        pick->tried[pick->tried_count++] = w->index;
     }
 }
 
@@ -346,7 +354,7 @@ bool pool_has_untried(struct pool *pool, struct worker *const *tried, unsigned t
 
     pick_tried(pool, tried, tried_count, &pick);
     for (unsigned i = 0; i < pick.tried_count; i++)
-        routable -= pool->slots[pick.tried[i]]->priv->routable;
+        routable -= pool->slots[pick.tried[i]]->routable;
     return routable > 0;
 }
 

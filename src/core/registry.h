@@ -49,6 +49,10 @@ struct registry_events {
     void (*attempt_lost)(void *arg, struct charge *charge, mono now);
     bool (*attempt_begun)(void *arg, const struct charge *charge); /* has had its first answer */
     void (*worker)(void *arg, struct worker *w, enum worker_event event, mono now);
+    /* A worker is overdue: does the link still bring anything? The callee finds out, and says so by
+     * registry_link_proved; until then nobody is lost. Asked again while it is open. NULL: the link
+     * is always believed. */
+    void (*prove_link)(void *arg, mono now);
 };
 
 struct registry_options {
@@ -143,6 +147,9 @@ mono registry_next(const struct registry *registry);
 /* While the link is down (or the loop was late) no interval is missed; on `up` a full period begins
  * for all. */
 void registry_link(struct registry *registry, bool up, mono now);
+/* All that the server had for us until `since` has arrived: who was overdue by then is lost, at the
+ * next registry_run. */
+void registry_link_proved(struct registry *registry, mono since, mono now);
 
 struct choice {
     struct span key;             /* hash */

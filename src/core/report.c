@@ -101,7 +101,7 @@ static void put_class(struct worker *w, struct span name)
     memset(w->class_name, 0, sizeof(w->class_name));
     if (len > 0)
         memcpy(w->class_name, name.ptr, len);
-    w->priv->cpu = strcmp(w->class_name, "cpu") == 0;
+    w->cpu = strcmp(w->class_name, "cpu") == 0;
 }
 
 /* fresh: the first report of an epoch; what it lacks is none. */

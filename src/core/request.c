@@ -43,8 +43,8 @@ const char *delivered_name(enum delivered delivered)
 
 const char *reason_name(enum reason reason)
 {
-    static const char *const names[REASON_COUNT] = {"policy", "target", "fallback",
-                                                    "retry",  "prefer", "avoid"};
+    static const char *const names[REASON_COUNT] = {
+        "policy", "target", "fallback", "retry", "prefer", "avoid", "session", "rebind", "spill"};
 
     CHECK((unsigned)reason < REASON_COUNT);
     return names[reason];
@@ -52,21 +52,15 @@ const char *reason_name(enum reason reason)
 
 static bool malformed_target(struct span target)
 {
-    return target.len > WB_NAME_MAX || memchr(target.ptr, '\0', target.len) != NULL;
-}
-
-static void copy_target(struct request *rq, struct span target)
-{
-    memcpy(rq->target, target.ptr, target.len);
-    rq->target[target.len] = '\0';
+    return target.len > WB_NAME_MAX ||
+           (target.len > 0 && memchr(target.ptr, '\0', target.len) != NULL);
 }
 
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params,
                   mono now)
 {
     (void)now;
-    memset(rq, 0, offsetof(struct request, target));
-    rq->target[0] = '\0';
+    memset(rq, 0, offsetof(struct request, tried));
     rq->state = REQUEST_NEW;
     rq->pool = pool;
     rq->idempotent = params->idempotent;
@@ -75,27 +69,23 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     rq->target_rank = params->target_rank;
     rq->recalled_rank = -1;
     rq->key = params->key;
-    if (params->target.len > 0) {
-        rq->malformed = malformed_target(params->target);
-        if (!rq->malformed)
-            copy_target(rq, params->target);
-    }
+    rq->target = params->target;
+    rq->malformed = malformed_target(params->target);
 }
 
 static bool has_target(const struct request *rq)
 {
-    return rq->recall == RECALL_NONE && rq->target[0] != '\0';
+    return rq->recall == RECALL_NONE && rq->target.len > 0;
 }
 
 void request_recall(struct request *rq, enum recall how, struct span worker, int32_t rank)
 {
-    CHECK(rq->state == REQUEST_NEW && worker.len <= WB_NAME_MAX);
+    CHECK(rq->state == REQUEST_NEW);
     if (how == RECALL_NONE || has_target(rq))
         return;
     rq->recall = (uint8_t)how;
     rq->recalled_rank = rank;
-    memcpy(rq->recalled, worker.ptr, worker.len);
-    rq->recalled[worker.len] = '\0';
+    rq->recalled = worker;
 }
 
 static struct next fail(struct request *rq, wb_status error, mono now)
@@ -133,7 +123,7 @@ static struct next fail_by_cause(struct request *rq, mono now)
     switch (rq->last_cause) {
     case CAUSE_REFUSED:
         if (has_target(rq) && rq->tried_count > 0)
-            target = rq->tried[rq->tried_count - 1].worker;
+            target = rq->tried[rq->tried_count - 1];
         next = fail_overloaded(rq, target, now);
         next.forward_refusal = rq->refused;
         return next;
@@ -157,13 +147,6 @@ static struct next fail_by_cause(struct request *rq, mono now)
     return fail(rq, WB_NO_WORKER, now);
 }
 
-static unsigned tried_workers(const struct request *rq, struct worker *out[REQUEST_TRIED_MAX])
-{
-    for (unsigned i = 0; i < rq->tried_count; i++)
-        out[i] = rq->tried[i].worker;
-    return rq->tried_count;
-}
-
 /* What a choice came to; worker NULL: nobody is free. */
 struct pick {
     struct worker *worker;
@@ -174,7 +157,7 @@ struct pick {
 static bool is_tried(const struct request *rq, const struct worker *w)
 {
     for (unsigned i = 0; i < rq->tried_count; i++)
-        if (strcmp(rq->tried[i].worker->id, w->id) == 0)
+        if (strcmp(rq->tried[i]->id, w->id) == 0)
             return true;
     return false;
 }
@@ -182,23 +165,24 @@ static bool is_tried(const struct request *rq, const struct worker *w)
 /* The worker of the record, if it could be chosen now for all that is known of it. */
 static struct worker *recalled(const struct request *rq, enum recall how)
 {
-    struct worker *w = rq->recall == how ? pool_find(rq->pool, span_str(rq->recalled)) : NULL;
+    struct worker *w = rq->recall == how ? pool_find(rq->pool, rq->recalled) : NULL;
 
-    return w != NULL && w->priv->routable && !is_tried(rq, w) ? w : NULL;
+    return w != NULL && w->routable && !is_tried(rq, w) ? w : NULL;
 }
 
 /* By the policy among the untried, without the avoided one while there is another. */
 static struct pick pick_untried(const struct request *rq, bool peek, mono now)
 {
     struct worker *tried[REQUEST_TRIED_MAX];
-    struct choice choice = {.key = rq->key, .tried = tried};
+    struct choice choice = {.key = rq->key, .tried = rq->tried, .tried_count = rq->tried_count};
     struct pick pick = {NULL, -1, rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY};
     struct worker *avoided = recalled(rq, RECALL_AVOID);
 
-    choice.tried_count = tried_workers(rq, tried);
-    if (avoided != NULL && choice.tried_count < REQUEST_TRIED_MAX) {
-        tried[choice.tried_count] = avoided;
-        if (pool_has_untried(rq->pool, tried, choice.tried_count + 1)) {
+    if (avoided != NULL && rq->tried_count < REQUEST_TRIED_MAX) {
+        memcpy(tried, rq->tried, rq->tried_count * sizeof(struct worker *));
+        tried[rq->tried_count] = avoided;
+        if (pool_has_untried(rq->pool, tried, rq->tried_count + 1u)) {
+            choice.tried = tried;
             choice.tried_count++;
             if (pick.reason == REASON_POLICY)
                 pick.reason = REASON_AVOID;
@@ -213,7 +197,7 @@ static struct pick pick_worker(const struct request *rq, bool peek, mono now)
     struct worker *preferred = recalled(rq, RECALL_PREFER);
     bool has_rank;
 
-    if (preferred == NULL || !preferred->priv->free)
+    if (preferred == NULL || !preferred->free)
         return pick_untried(rq, peek, now);
     has_rank = rq->recalled_rank >= 0 && (uint32_t)rq->recalled_rank < preferred->ranks;
     return (struct pick){preferred, has_rank ? rq->recalled_rank : -1,
@@ -222,10 +206,8 @@ static struct pick pick_worker(const struct request *rq, bool peek, mono now)
 
 static bool untried_left(const struct request *rq)
 {
-    struct worker *tried[REQUEST_TRIED_MAX];
-    unsigned count = tried_workers(rq, tried);
-
-    return count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, tried, count);
+    return rq->tried_count < REQUEST_TRIED_MAX &&
+           pool_has_untried(rq->pool, rq->tried, rq->tried_count);
 }
 
 /* Nobody is free among the untried. */
@@ -274,21 +256,115 @@ static struct next charge_chosen(struct request *rq, struct worker *w, mono now)
     return (struct next){.kind = NEXT_CHOSEN, .at = now};
 }
 
-static struct next choose_target(struct request *rq, mono wait_until, mono now)
+static struct next wait_to_be_heard(struct request *rq, mono wait_until)
 {
-    struct worker *w = pool_find(rq->pool, span_str(rq->target));
-    wb_status status = target_status(w, rq->target_rank, now);
+    rq->state = REQUEST_WAITING;
+    return (struct next){.kind = NEXT_WAIT, .at = wait_until};
+}
 
-    if (status == WB_UNKNOWN_WORKER && mono_before(now, wait_until)) {
-        rq->state = REQUEST_WAITING;
-        return (struct next){.kind = NEXT_WAIT, .at = wait_until};
+/* ---- sessions ---- */
+
+/* How it stands with the worker that the session is bound to. */
+enum bond {
+    BOND_UNHEARD, /* not discovered */
+    BOND_BROKEN,  /* not routable, the rank gone, or the client's retry avoids it */
+    BOND_TRIED,   /* in vain, by this request */
+    BOND_BUSY,
+    BOND_FREE
+};
+
+static bool is_avoided(const struct request *rq, struct worker *w)
+{
+    struct worker *tried[REQUEST_TRIED_MAX];
+
+    if (recalled(rq, RECALL_AVOID) != w || rq->tried_count == REQUEST_TRIED_MAX)
+        return false;
+    memcpy(tried, rq->tried, rq->tried_count * sizeof(struct worker *));
+    tried[rq->tried_count] = w;
+    return pool_has_untried(rq->pool, tried, rq->tried_count + 1u);
+}
+
+static enum bond bond_of(const struct request *rq, const struct pin *pin, struct worker *w)
+{
+    bool refused = false;
+
+    if (w == NULL || !w->discovered)
+        return BOND_UNHEARD;
+    for (unsigned i = 0; i < rq->tried_count; i++) {
+        if (strcmp(rq->tried[i]->id, w->id) != 0)
+            continue;
+        refused = rq->tried_causes[i] == CAUSE_REFUSED;
+        if (!refused && w->routable)
+            return BOND_TRIED;
     }
+    if (!w->routable || (pin->rank >= 0 && (uint32_t)pin->rank >= w->ranks) || is_avoided(rq, w))
+        return BOND_BROKEN;
+    return w->free && !refused ? BOND_FREE : BOND_BUSY;
+}
+
+/* The session rebinds, once for a request. */
+static struct next broken(struct request *rq, mono now)
+{
+    if (rq->rebound)
+        return fail_by_cause(rq, now);
+    rq->rebinding = true;
+    return (struct next){.kind = NEXT_REBIND, .at = now};
+}
+
+/* Who owns its session anew has rebound it, whoever answers. */
+static void note_owner(struct request *rq)
+{
+    if (rq->pin != PIN_OWNER || !rq->rebinding)
+        return;
+    rq->rebinding = false;
+    rq->rebound = true;
+    if (rq->reason != REASON_TARGET)
+        rq->reason = REASON_REBIND;
+}
+
+/* A target that contradicts the binding is a conflict, unless that is broken anyway. */
+static bool contradicts(const struct request *rq, const struct pin *pin)
+{
+    return !span_eq(pin->worker, rq->target) ||
+           (rq->target_rank >= 0 && pin->rank >= 0 && rq->target_rank != pin->rank);
+}
+
+static struct next contradiction(struct request *rq, const struct pin *pin, mono wait_until,
+                                 mono now)
+{
+    switch (bond_of(rq, pin, pool_find(rq->pool, pin->worker))) {
+    case BOND_UNHEARD:
+        return mono_before(now, wait_until) ? wait_to_be_heard(rq, wait_until) : broken(rq, now);
+    case BOND_BROKEN:
+        return broken(rq, now);
+    case BOND_TRIED:
+    case BOND_BUSY:
+    case BOND_FREE:
+        break;
+    }
+    return fail(rq, WB_SESSION_CONFLICT, now);
+}
+
+static struct next choose_target(struct request *rq, const struct pin *pin, mono wait_until,
+                                 mono now)
+{
+    struct worker *w = pool_find(rq->pool, rq->target);
+    wb_status status = target_status(w, rq->target_rank, now);
+    bool bound = rq->pin == PIN_HARD || rq->pin == PIN_SOFT;
+
+    if (bound && contradicts(rq, pin))
+        return contradiction(rq, pin, wait_until, now);
+    if (status == WB_UNKNOWN_WORKER && mono_before(now, wait_until))
+        return wait_to_be_heard(rq, wait_until);
     if (status == WB_OVERLOADED)
         return fail_overloaded(rq, w, now);
     if (status != WB_OK)
         return fail(rq, status, now);
     rq->reason = REASON_TARGET;
     rq->rank = rq->target_rank;
+    note_owner(rq);
+    if (rq->rank < 0 && bound && pin->rank >= 0 && (uint32_t)pin->rank < w->ranks)
+        rq->rank = pin->rank;
     if (rq->rank < 0 && w->ranks > 0) {
         rq->rank = (int32_t)(w->next_rank % w->ranks);
         w->next_rank = (w->next_rank + 1) % w->ranks;
@@ -296,30 +372,77 @@ static struct next choose_target(struct request *rq, mono wait_until, mono now)
     return charge_chosen(rq, w, now);
 }
 
-struct next request_choose(struct request *rq, mono wait_until, mono now)
+static struct next choose_by_policy(struct request *rq, bool spill, mono now)
 {
-    struct pick pick;
+    struct pick pick = pick_worker(rq, false, now);
+
+    if (pick.worker == NULL)
+        return fail_unchosen(rq, now);
+    rq->reason = spill && pick.reason == REASON_POLICY ? REASON_SPILL : pick.reason;
+    rq->rank = pick.rank;
+    note_owner(rq);
+    return charge_chosen(rq, pick.worker, now);
+}
+
+static struct next choose_bound(struct request *rq, const struct pin *pin, struct worker *w,
+                                mono now)
+{
+    rq->reason = rq->tried_count > 0 ? REASON_RETRY : REASON_SESSION;
+    rq->rank = pin->rank;
+    return charge_chosen(rq, w, now);
+}
+
+static struct next choose_hard(struct request *rq, const struct pin *pin, mono wait_until, mono now)
+{
+    struct worker *w = pool_find(rq->pool, pin->worker);
+
+    switch (bond_of(rq, pin, w)) {
+    case BOND_UNHEARD:
+        if (mono_before(now, wait_until))
+            return wait_to_be_heard(rq, wait_until);
+        return broken(rq, now);
+    case BOND_BROKEN:
+        return broken(rq, now);
+    case BOND_TRIED:
+        break;
+    case BOND_BUSY:
+        if (pin->on_busy == ON_BUSY_SPILL)
+            return choose_by_policy(rq, true, now);
+        return rq->tried_count > 0 ? fail_by_cause(rq, now) : fail_overloaded(rq, w, now);
+    case BOND_FREE:
+        return choose_bound(rq, pin, w, now);
+    }
+    return fail_by_cause(rq, now);
+}
+
+struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now)
+{
+    struct worker *w;
     wb_status status;
 
     CHECK(rq->state == REQUEST_NEW || rq->state == REQUEST_PAUSED || rq->state == REQUEST_WAITING);
     status = request_status(rq);
     if (status != WB_OK)
         return fail(rq, status, now);
+    rq->pin = pin != NULL ? (uint8_t)pin->mode : PIN_NONE;
     if (has_target(rq))
-        return choose_target(rq, wait_until, now);
-    pick = pick_worker(rq, false, now);
-    if (pick.worker == NULL)
-        return fail_unchosen(rq, now);
-    rq->reason = pick.reason;
-    rq->rank = pick.rank;
-    return charge_chosen(rq, pick.worker, now);
+        return choose_target(rq, pin, wait_until, now);
+    if (rq->pin == PIN_HARD)
+        return choose_hard(rq, pin, wait_until, now);
+    if (rq->pin == PIN_SOFT) {
+        w = pool_find(rq->pool, pin->worker);
+        if (bond_of(rq, pin, w) == BOND_FREE)
+            return choose_bound(rq, pin, w, now);
+    }
+    return choose_by_policy(rq, false, now);
 }
 
 static void note_tried(struct request *rq, enum cause cause)
 {
     CHECK(rq->tried_count < REQUEST_TRIED_MAX);
     worker_ref(rq->charge.worker);
-    rq->tried[rq->tried_count++] = (struct tried){rq->charge.worker, cause};
+    rq->tried[rq->tried_count] = rq->charge.worker;
+    rq->tried_causes[rq->tried_count++] = (uint8_t)cause;
     rq->last_cause = cause;
     rq->rank = -1;
 }
@@ -346,13 +469,24 @@ static mono backed_off(struct request *rq, mono now)
                        (int64_t)registry_random_below(rq->pool->registry, (uint64_t)bound + 1));
 }
 
+/* May it go anywhere yet? Who is bound hard asks its session again: the bound worker after a
+ * refusal, another one if that is gone. */
+static bool somebody_left(const struct request *rq, enum cause cause)
+{
+    if (has_target(rq))
+        return false;
+    if (rq->pin == PIN_HARD)
+        return cause != CAUSE_TIMEOUT && rq->tried_count < REQUEST_TRIED_MAX;
+    return untried_left(rq);
+}
+
 /* The attempt is over and its charge released: another one, or the end? */
 static struct next decide(struct request *rq, enum cause cause, bool sent, mono now)
 {
     struct next next = {.kind = NEXT_PAUSE, .at = now};
 
-    if (has_target(rq) || !may_retry(rq, cause, sent) ||
-        rq->attempt >= rq->pool->options.max_attempts || !untried_left(rq))
+    if (!may_retry(rq, cause, sent) || rq->attempt >= rq->pool->options.max_attempts ||
+        !somebody_left(rq, cause))
         return fail_by_cause(rq, now);
     if (cause == CAUSE_REFUSED || cause == CAUSE_LOST || cause == CAUSE_TIMEOUT) {
         if (!pool_take_retry(rq->pool, now))
@@ -369,7 +503,7 @@ static bool fall_back(struct request *rq, mono now)
     struct worker *w;
 
     note_tried(rq, CAUSE_GONE);
-    if (has_target(rq) || rq->tried_count == REQUEST_TRIED_MAX)
+    if (has_target(rq) || rq->pin == PIN_HARD || rq->tried_count == REQUEST_TRIED_MAX)
         return false;
     w = pick_untried(rq, false, now).worker;
     if (w == NULL)
@@ -387,6 +521,8 @@ struct next request_resolve(struct request *rq, mono now)
         if (fall_back(rq, now))
             continue;
         (void)charge_release(&rq->charge, now);
+        if (rq->pin == PIN_HARD)
+            return decide(rq, CAUSE_GONE, false, now);
         return has_target(rq) ? fail_by_cause(rq, now) : fail_unchosen(rq, now);
     }
     if (!worker_has_room(rq->charge.worker, 1, now)) {
@@ -490,19 +626,15 @@ void request_end(struct request *rq, mono now)
         return;
     rq->state = REQUEST_ENDED;
     (void)charge_release(&rq->charge, now);
-    while (rq->tried_count > 0) {
-        struct tried *tried = &rq->tried[--rq->tried_count];
-
-        worker_unref(tried->worker);
-        tried->worker = NULL;
-    }
+    while (rq->tried_count > 0)
+        worker_unref(rq->tried[--rq->tried_count]);
     worker_unref(rq->selected);
     rq->selected = NULL;
 }
 
 static struct advice advise_target(const struct request *rq, mono now)
 {
-    struct worker *w = pool_find(rq->pool, span_str(rq->target));
+    struct worker *w = pool_find(rq->pool, rq->target);
     struct advice advice = {.rank = -1, .reason = REASON_TARGET};
 
     advice.error = target_status(w, rq->target_rank, now);
@@ -515,17 +647,45 @@ static struct advice advise_target(const struct request *rq, mono now)
     return advice;
 }
 
-struct advice request_advise(const struct request *rq, mono now)
+/* The bound worker's name where the request would go to it, or wait for it. */
+static bool advise_bound(const struct request *rq, const struct pin *pin, struct advice *advice)
 {
-    struct advice advice = {.rank = -1};
+    struct worker *w = pool_find(rq->pool, pin->worker);
+    enum bond bond = bond_of(rq, pin, w);
+
+    if (bond == BOND_UNHEARD || bond == BOND_BROKEN) {
+        advice->reason = REASON_REBIND;
+        return false;
+    }
+    if (bond == BOND_BUSY && pin->on_busy == ON_BUSY_FAIL && pin->mode == PIN_HARD) {
+        advice->error = WB_OVERLOADED;
+        return true;
+    }
+    if (bond == BOND_BUSY && (pin->mode == PIN_SOFT || pin->on_busy == ON_BUSY_SPILL)) {
+        advice->reason = pin->mode == PIN_SOFT ? REASON_POLICY : REASON_SPILL;
+        return false;
+    }
+    *advice = (struct advice){.worker = w, .rank = pin->rank, .reason = REASON_SESSION};
+    return true;
+}
+
+struct advice request_advise(const struct request *rq, const struct pin *pin, mono now)
+{
+    struct advice advice = {.rank = -1, .reason = REASON_POLICY};
     struct pick pick;
 
     CHECK(rq->state == REQUEST_NEW);
     advice.error = request_status(rq);
     if (advice.error != WB_OK)
         return advice;
-    if (has_target(rq))
-        return advise_target(rq, now);
+    if (has_target(rq)) {
+        advice = advise_target(rq, now);
+        if (pin != NULL && contradicts(rq, pin))
+            advice = (struct advice){.rank = -1, .error = WB_SESSION_CONFLICT};
+        return advice;
+    }
+    if (pin != NULL && advise_bound(rq, pin, &advice))
+        return advice;
     pick = pick_worker(rq, true, now);
     if (pick.worker == NULL) {
         advice.error = pool_routable(rq->pool) > 0 ? WB_OVERLOADED : WB_NO_WORKER;
@@ -533,6 +693,7 @@ struct advice request_advise(const struct request *rq, mono now)
     }
     advice.worker = pick.worker;
     advice.rank = pick.rank;
-    advice.reason = pick.reason;
+    if (advice.reason == REASON_POLICY)
+        advice.reason = pick.reason;
     return advice;
 }

@@ -14,6 +14,7 @@
 #define CORE_REQUEST_H
 
 #include "core/registry.h"
+#include "core/session.h"
 
 #define REQUEST_TRIED_MAX 16
 
@@ -54,6 +55,9 @@ enum reason {
     REASON_RETRY,
     REASON_PREFER,
     REASON_AVOID,
+    REASON_SESSION,
+    REASON_REBIND,
+    REASON_SPILL,
     REASON_COUNT
 };
 const char *reason_name(enum reason reason);
@@ -61,9 +65,18 @@ const char *reason_name(enum reason reason);
 /* What a client's retry asks of the worker that the record of its id names (Waybill-Retry). */
 enum recall { RECALL_NONE, RECALL_AVOID, RECALL_PREFER };
 
-struct tried {
-    struct worker *worker; /* a reference is held */
-    enum cause cause;
+/* What a request's session asks of the choice (session.h). */
+enum pin_mode {
+    PIN_NONE,  /* nothing */
+    PIN_OWNER, /* nothing yet: whoever answers is bound */
+    PIN_SOFT,  /* this worker if it is free, else by the policy */
+    PIN_HARD   /* this worker and no other, save as `on_busy` says */
+};
+struct pin {
+    enum pin_mode mode;
+    struct span worker;
+    int32_t rank; /* -1: none */
+    enum session_on_busy on_busy;
 };
 
 struct request {
@@ -77,6 +90,9 @@ struct request {
     bool malformed;  /* the target can't be a worker's id */
     bool refused;    /* a worker has sent a refusal, which may be forwarded at the end */
     bool progressed; /* present attempt: delivery is certain */
+    uint8_t pin;     /* enum pin_mode of the last choice */
+    bool rebinding;  /* its binding was found broken: the next choice as owner replaces it */
+    bool rebound;    /* and has: once for a request */
     uint8_t recall;  /* enum recall; set: there is no target, and `recalled` names the worker */
     enum delivered delivered; /* worst over all attempts */
     enum reason reason;
@@ -84,15 +100,14 @@ struct request {
     int32_t rank;            /* -1: none */
     int32_t target_rank;     /* -1: none named */
     int32_t recalled_rank;   /* -1: none recorded */
-    struct span key;         /* hash key, owned by the router's message */
+    struct span recalled;    /* the record's worker, in the router's memory */
+    struct span target, key; /* the worker named and the hash key, in the router's message;
+                                empty: none */
     struct worker *selected; /* first choice, a reference is held */
     int64_t retry_after_ms;  /* of the last refusal; 0: none */
-    /* Not cleared at the start, since most requests touch neither. */
-    union {
-        char target[WB_NAME_MAX + 1]; /* "": none */
-        char recalled[WB_NAME_MAX + 1];
-    };
-    struct tried tried[REQUEST_TRIED_MAX]; /* the first tried_count hold */
+    /* Not cleared at the start, since most requests try nobody in vain. */
+    struct worker *tried[REQUEST_TRIED_MAX]; /* the first tried_count hold, a reference each */
+    uint8_t tried_causes[REQUEST_TRIED_MAX]; /* enum cause */
 };
 
 enum next_kind {
@@ -100,7 +115,8 @@ enum next_kind {
     NEXT_SEND,   /* prepare from the client's message for charge.worker and rank, publish, then
                     request_sent */
     NEXT_PAUSE,  /* call request_choose again at `at` */
-    NEXT_WAIT,   /* target not heard of yet: choose again when a worker joins, or at `at` */
+    NEXT_WAIT,   /* worker not heard of yet: choose again when one joins, or at `at` */
+    NEXT_REBIND, /* the pin is broken: session_broken, then choose again by what it says */
     NEXT_FAIL    /* answer `error`; charges are released; then request_end */
 };
 struct next {
@@ -122,16 +138,17 @@ struct request_params {
 void request_init(struct request *rq, struct pool *pool, const struct request_params *params,
                   mono now);
 /* From NEW, before request_choose: the record of this id names worker and rank (-1: none), and the
- * client wants it avoided or preferred. Names are copied: the worker may be unknown, or go. A
- * target wins: with one this does nothing.
+ * client wants it avoided or preferred. The name must live as long as the request; the worker may
+ * be unknown, or go. A target wins: with one this does nothing.
  *
  * Avoid: it is not chosen while another permitted worker is untried, busy or not. Prefer: it is
  * chosen while it is free and untried, with the rank if it still has it; else the policy decides.
  */
 void request_recall(struct request *rq, enum recall how, struct span worker, int32_t rank);
-/* From NEW, PAUSED or WAITING: chooses and charges. wait_until: while now is before it, an unknown
- * target is NEXT_WAIT. `NEXT_CHOSEN`, `NEXT_WAIT` or `NEXT_FAIL`. */
-struct next request_choose(struct request *rq, mono wait_until, mono now);
+/* From NEW, PAUSED or WAITING: chooses and charges. pin: of its session, NULL: it has none; read
+ * during the call only. wait_until: while now is before it, an unknown target or bound worker is
+ * NEXT_WAIT. NEXT_CHOSEN, NEXT_WAIT, NEXT_REBIND or NEXT_FAIL. */
+struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now);
 /* From CHOSEN: is the worker still there? If not: cause gone, move to another (the charge moves,
  * the rank is dropped, reason fallback). Is it overloaded, not counting the own charge? Then
  * refused without a send. Else takes the attempt number: NEXT_SEND. */
@@ -160,6 +177,6 @@ struct advice {
     wb_status error;
 };
 /* What request_choose would do for a NEW request, without doing it. */
-struct advice request_advise(const struct request *rq, mono now);
+struct advice request_advise(const struct request *rq, const struct pin *pin, mono now);
 
 #endif

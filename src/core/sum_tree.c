@@ -14,7 +14,7 @@ bool sum_tree_grow(struct sum_tree *tree, uint32_t leaves)
     if (leaves == tree->leaves)
         return true;
     nodes = tree_layout(leaves, grown.offset, &grown.levels);
-    grown.sums = aligned_alloc(64, nodes * sizeof(*grown.sums));
+    grown.sums = aligned_alloc(TREE_FAN * sizeof(*grown.sums), nodes * sizeof(*grown.sums));
     if (grown.sums == NULL)
         return false;
     memset(grown.sums, 0, nodes * sizeof(*grown.sums));

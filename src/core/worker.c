@@ -4,25 +4,21 @@
 #include "base/check.h"
 #include "core/pool.h"
 
-/* The half that is touched most, behind the front of priv, begins on a line. */
-#define HOT_OFFSET offsetof(struct worker_private, registry)
-#define BLOCK_SIZE ((sizeof(struct worker_whole) + 2 * WORKER_LINE - 1) / WORKER_LINE * WORKER_LINE)
-#define BLOCK_LEAD ((WORKER_LINE - HOT_OFFSET % WORKER_LINE) % WORKER_LINE)
+#define BLOCK_SIZE ((sizeof(struct worker_whole) + WORKER_LINE - 1) / WORKER_LINE * WORKER_LINE)
 
-_Static_assert(BLOCK_LEAD % _Alignof(struct worker_whole) == 0, "the lead keeps the alignment");
+_Static_assert(offsetof(struct worker, epoch) <= WORKER_LINE, "a choice touches one line");
+_Static_assert(offsetof(struct worker, refused) <= 2 * (size_t)WORKER_LINE, "a request two");
 
 struct worker *worker_create(struct pool *pool, struct span id)
 {
     struct worker_whole *whole;
     struct worker *w;
-    char *block;
 
     CHECK(id.len > 0 && id.len <= WB_NAME_MAX);
-    block = aligned_alloc(WORKER_LINE, BLOCK_SIZE);
-    if (block == NULL)
+    whole = aligned_alloc(WORKER_LINE, BLOCK_SIZE);
+    if (whole == NULL)
         return NULL;
-    memset(block, 0, BLOCK_SIZE);
-    whole = (struct worker_whole *)(void *)(block + BLOCK_LEAD);
+    memset(whole, 0, sizeof(*whole));
     w = &whole->worker;
     MAGIC_SET(w, WORKER_MAGIC);
     w->pool = pool;
@@ -31,11 +27,10 @@ struct worker *worker_create(struct pool *pool, struct span id)
     w->interval_ms = 5000;
     memcpy(w->id, id.ptr, id.len);
     w->priv->worker = w;
-    w->priv->registry = pool->registry;
     w->priv->id_len = id.len;
     deadline_init(&w->priv->silence, worker_silence_due);
     deadline_init(&w->priv->recheck, worker_recheck_due);
-    // cppcheck-suppress memleak ; w lies inside of block, and worker_unref frees block by it
+    // cppcheck-suppress memleak ; w lies at the begin of whole, and worker_unref frees it by that
     return w;
 }
 
@@ -51,7 +46,7 @@ void worker_unref(struct worker *w)
         return;
     MAGIC_CHECK(w, WORKER_MAGIC);
     CHECK(w->refs > 0);
-    if (--w->refs > 0 || w->priv->listed)
+    if (--w->refs > 0 || w->listed)
         return;
     CHECK(w->charges == NULL && w->priv->ending == NULL);
     for (uint32_t i = 0; i < w->adapter_count; i++)
@@ -61,7 +56,7 @@ void worker_unref(struct worker *w)
     free(w->cancel_subject);
     free(w->meta);
     w->magic = 0;
-    free((char *)CONTAINER_OF(w, struct worker_whole, worker) - BLOCK_LEAD);
+    free(CONTAINER_OF(w, struct worker_whole, worker));
 }
 
 bool worker_admits(const struct worker *w)
@@ -71,9 +66,9 @@ bool worker_admits(const struct worker *w)
 
 bool worker_has_room(const struct worker *w, uint32_t own, mono now)
 {
-    return w->state == WORKER_READY && !mono_before(now, w->overloaded_until) &&
+    return w->state == WORKER_READY && !(w->marked && mono_before(now, w->overloaded_until)) &&
            (w->capacity == 0 || worker_load_count(w) - own < w->capacity) &&
-           w->bytes_out <= w->priv->registry->options.worker_bytes;
+           w->bytes_out <= w->pool->registry->options.worker_bytes;
 }
 
 /* The truth table; the first that fits:

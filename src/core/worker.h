@@ -29,30 +29,41 @@ enum worker_standing {
     STANDING_FREE
 };
 
-struct worker { /* what each choice and charge touches comes first: two cache lines */
+/* The first line (64 bytes) is what each choice and charge touches, the second what else a request
+ * asks of its worker: among thousands of workers none of it is in a near cache. */
+struct worker {
     unsigned magic;
     unsigned refs;
     struct pool *pool;
-    struct worker_private
-        *priv;              /* registry's and policies' own: index in the pool, deadlines, links */
     struct charge *charges; /* list of all charges on it, any epoch */
-    enum worker_state state;
-    enum worker_health health;
     uint32_t capacity, weight;
-    uint32_t occupancy;    /* own charged attempts of the present epoch */
-    uint32_t others;       /* other routers' attempts, from heartbeats */
-    uint64_t bytes_out;    /* sent and not yet answered */
-    mono overloaded_until; /* zero: no mark */
+    uint32_t occupancy; /* own charged attempts of the present epoch */
+    uint32_t others;    /* other routers' attempts, from heartbeats */
+    uint64_t bytes_out; /* sent and not yet answered */
+    uint32_t index;     /* in the pool, while listed */
+    enum worker_state state : 8;
+    enum worker_health health : 8;
+    bool discovered : 1; /* false: lost, gone, or a static one lost until heard again; kept only by
+                            references or by the config */
+    bool listed : 1;
+    bool candidate : 1; /* takes new requests and is healthy; counted in pool->candidates */
+    bool routable : 1;  /* this and the next: as counted in the pool and told to the policy */
+    bool free : 1;
+    bool cpu : 1;    /* class */
+    bool marked : 1; /* overloaded_until is set */
+
     int64_t epoch;
-    uint64_t served, refused, failed; /* counts for show.workers */
-    bool is_static;                   /* stands in the config */
-    bool follows_heartbeats;
-    bool heard;      /* a heartbeat of the present epoch was accepted */
-    bool discovered; /* false: lost, gone, or a static one lost until heard again; kept only by
-                        references or by the config */
-    uint32_t interval_ms, ranks, next_rank;
+    mono overloaded_until; /* zero: no mark */
+    struct worker_private *priv;
     char *subject;        /* where requests go; owned */
     char *cancel_subject; /* owned; NULL: no cancel is sent */
+    uint64_t served;      /* this, refused and failed: counts for show.workers */
+    uint32_t interval_ms, ranks, next_rank;
+    bool is_static; /* stands in the config */
+    bool follows_heartbeats;
+    bool heard; /* a heartbeat of the present epoch was accepted */
+
+    uint64_t refused, failed;
     char id[WB_NAME_MAX + 1];
     char class_name[WB_NAME_MAX + 1];
     char *meta;      /* JSON text or NULL; owned */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/utf8.h"
+
 #define FILE_MAX (4u << 20)
 
 /* Passes a string that begins at text[i]; returns the offset behind its closing quote, or len. A
@@ -76,6 +78,8 @@ cJSON *config_text_parse(char *text, size_t len, struct config_errors *errors)
     const char *end = NULL, *wrong = config_strip_comments(text, len, &where);
     cJSON *root;
 
+    if (!wrong && (where = utf8_bad_at(span_of(text, len))) < len)
+        wrong = "a byte that is not UTF-8";
     if (wrong) {
         error_at(errors, text, where, wrong);
         return NULL;

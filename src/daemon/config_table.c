@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "wire/heartbeat.h"
+
 #define TOP(field)                                                                                 \
     .scope = SCOPE_TOP, .offset = offsetof(struct router_settings, field),                         \
     .size = sizeof(((struct router_settings *)0)->field)
@@ -19,7 +21,8 @@
 #define SAFE_INT 9007199254740991 /* what a double holds exactly */
 
 _Static_assert(sizeof(enum policy_kind) == 4 && sizeof(wb_replies) == 4 &&
-                   sizeof(enum attribution_write) == 4 && sizeof(int) == 4,
+                   sizeof(enum attribution_write) == 4 && sizeof(enum session_mode) == 4 &&
+                   sizeof(enum session_on_busy) == 4 && sizeof(int) == 4,
                "words are stored as 4 bytes");
 
 static const char *const write_words[] = {"async", "before_reply", "off", NULL};
@@ -78,6 +81,15 @@ const struct config_key config_keys[] = {
     {"attribution.storage", TOP(attribution.memory), .type = TYPE_WORD, .words = storage_words, .fallback = "\"file\"",
      .help = "storage of a bucket that is created"},
 
+    {"sessions.bucket", TOP(sessions.bucket), .type = TYPE_TEXT, .form = FORM_ID, .fallback = "\"waybill_sessions\"",
+     .help = "key-value bucket in which routers share sessions"},
+    {"sessions.max_bytes", TOP(sessions.max_bytes), .type = TYPE_INT, .fallback = "1073741824", .min = 65536, .max = SAFE_INT,
+     .unit = "bytes", .help = "size of a bucket that is created"},
+    {"sessions.replicas", TOP(sessions.replicas), .type = TYPE_INT, .fallback = "1", .min = 1, .max = 5,
+     .help = "replicas of a bucket that is created"},
+    {"sessions.storage", TOP(sessions.memory), .type = TYPE_WORD, .words = storage_words, .fallback = "\"file\"",
+     .help = "storage of a bucket that is created"},
+
     {"limits.in_flight", TOP(limits.in_flight), .type = TYPE_INT, .fallback = "65536", .min = 1, .max = 1048576, .unit = "requests",
      .help = "requests at once; more are overloaded"},
     {"limits.bytes", TOP(limits.bytes), .type = TYPE_INT, .fallback = "268435456", .min = 65536, .max = SAFE_INT, .unit = "bytes",
@@ -86,6 +98,8 @@ const struct config_key config_keys[] = {
      .unit = "bytes", .help = "sent to one worker and not yet answered; over it the worker is not free"},
     {"limits.workers", TOP(limits.workers), .type = TYPE_INT, .fallback = "16384", .min = 1, .max = 1048576, .unit = "workers",
      .help = "workers known at once"},
+    {"limits.sessions", TOP(limits.sessions), .type = TYPE_INT, .fallback = "65536", .min = 1, .max = 16777216, .unit = "sessions",
+     .help = "sessions held at once; over it the oldest idle one is forgotten"},
 
     {"monitor.listen", TOP(monitor_listen), .type = TYPE_TEXT, .form = FORM_LISTEN, .flag = OPTION_MONITOR,
      .help = "address of /metrics and /healthz; absent: none"},
@@ -141,13 +155,13 @@ const struct config_key config_keys[] = {
      .help = "requests that may wait for a free worker; 0: none"},
     {"queue.wait_ms", .scope = SCOPE_SERVICE, .type = TYPE_INT, .fallback = "5000", .max = DAY_MS, .unit = "ms",
      .help = "how long one waits"},
-    {"session.ttl_s", .scope = SCOPE_SERVICE, .type = TYPE_INT, .min = 1, .max = YEAR_S, .unit = "s", .built = BUILT_NOT,
+    {"session.ttl_s", SERVICE(session.ttl_s), .type = TYPE_INT, .min = 1, .max = YEAR_S, .unit = "s",
      .help = "idle time of a session; absent: no sessions"},
-    {"session.mode", .scope = SCOPE_SERVICE, .type = TYPE_WORD, .words = mode_words, .fallback = "\"hard\"",
+    {"session.mode", SERVICE(session.mode), .type = TYPE_WORD, .words = mode_words, .fallback = "\"hard\"",
      .help = "a binding is a rule or a preference"},
-    {"session.wait_ms", .scope = SCOPE_SERVICE, .type = TYPE_INT, .fallback = "1000", .max = DAY_MS, .unit = "ms",
+    {"session.wait_ms", SERVICE(session.wait_ms), .type = TYPE_INT, .fallback = "1000", .max = DAY_MS, .unit = "ms",
      .help = "how long a request waits for another to bind"},
-    {"session.on_busy", .scope = SCOPE_SERVICE, .type = TYPE_WORD, .words = busy_words, .fallback = "\"wait\"",
+    {"session.on_busy", SERVICE(session.on_busy), .type = TYPE_WORD, .words = busy_words, .fallback = "\"wait\"",
      .help = "when the bound worker is busy"},
     {"adapters.load", .scope = SCOPE_SERVICE, .type = TYPE_BOOL, .fallback = "false", .built = BUILT_NOT,
      .help = "a worker with a free slot is chosen to load an adapter that nobody holds"},
@@ -157,12 +171,12 @@ const struct config_key config_keys[] = {
     {"subject", WORKER(subject), .type = TYPE_TEXT, .form = FORM_LITERAL, .required = true, .help = "where its requests go"},
     {"cancel_subject", WORKER(cancel_subject), .type = TYPE_TEXT, .form = FORM_LITERAL, .help = "where cancels go; absent: none are sent"},
     {"weight", WORKER(weight), .type = TYPE_INT, .fallback = "100", .min = 1, .max = 1000, .help = "its share of the load"},
-    {"capacity", WORKER(capacity), .type = TYPE_INT, .fallback = "0", .max = 1000000, .unit = "requests",
+    {"capacity", WORKER(capacity), .type = TYPE_INT, .fallback = "0", .max = HEARTBEAT_COUNT_MAX, .unit = "requests",
      .help = "requests at once; 0: no limit known"},
-    {"ranks", WORKER(ranks), .type = TYPE_INT, .fallback = "0", .max = 65536, .help = "number of its ranks; 0: none"},
+    {"ranks", WORKER(ranks), .type = TYPE_INT, .fallback = "0", .max = HEARTBEAT_RANKS_MAX, .help = "number of its ranks; 0: none"},
     {"class", WORKER(class_name), .type = TYPE_TEXT, .form = FORM_ID, .help = "its device class, as cpu"},
     {"adapters", WORKER(adapters), COUNT(static_settings, adapter_count), .type = TYPE_TEXTS, .form = FORM_LONG_NAME, .fallback = "[]",
-     .max = 1024, .help = "adapters that it holds"},
+     .max = HEARTBEAT_ADAPTERS_MAX, .help = "adapters that it holds"},
     {"heartbeat", WORKER(heartbeat), .type = TYPE_BOOL, .fallback = "false", .help = "its heartbeats are followed"},
 };
 /* clang-format on */

@@ -1,10 +1,12 @@
 /* Control: what operators and clients ask of the router itself: admin subjects, cancel, events.
  * Answers to admin are small and built at once. Reply subjects are checked like a request's. */
+#include "router/affinity.h"
 #include "router/ledger.h"
 
 #include <stdio.h>
 
 #include "base/loop.h"
+#include "wire/binding.h"
 #include "wire/control.h"
 #include "wire/headers.h"
 #include "wire/json.h"
@@ -121,6 +123,17 @@ static void show_workers(struct router *r, struct span reply, struct span only, 
         answer(r, reply, &r->body_out);
 }
 
+static void stats_of_sessions(const struct sessions *sessions, struct json *j)
+{
+    json_object(j, "sessions");
+    json_bool(j, "shared", sessions_shared(sessions));
+    json_int(j, "held", sessions_held(sessions));
+    for (int i = 0; i < SESSION_COUNTS; i++)
+        json_int(j, session_count_table[i].name,
+                 (int64_t)sessions_count(sessions, (enum session_count)i));
+    json_end_object(j);
+}
+
 void control_stats(struct router *r, struct buf *out)
 {
     struct json j;
@@ -136,9 +149,92 @@ void control_stats(struct router *r, struct buf *out)
     json_int(&j, "bytes_held", (int64_t)r->bytes_held);
     json_int(&j, "attribution_backlog", ledger_backlog(r->ledger));
     json_end_object(&j);
+    if (r->affinity)
+        stats_of_sessions(affinity_sessions(r->affinity), &j);
     json_end_object(&j);
     if (json_status(&j) != WB_OK)
         buf_clear(out);
+}
+
+struct session_listing {
+    struct json *j;
+    struct span service; /* empty: all */
+    size_t limit;
+    bool cut;
+};
+
+static void list_session(struct json *j, const struct session_view *v)
+{
+    char text[WB_LONG_NAME_MAX];
+    struct span service, name;
+
+    if (!binding_key_read(v->key, &service, &name, text))
+        return; /* put into the bucket by hand */
+    json_object(j, NULL);
+    json_text(j, "service", service);
+    json_text(j, "session", name);
+    json_text(j, "state", span_str(session_state_name(v->state)));
+    json_text_or_null(j, "worker", v->worker);
+    if (v->rank >= 0)
+        json_int(j, "rank", v->rank);
+    else
+        json_null(j, "rank");
+    json_int(j, "users", v->users);
+    json_int(j, "waiters", v->waiters);
+    if (v->idle_ms >= 0)
+        json_int(j, "idle_ms", v->idle_ms);
+    else
+        json_null(j, "idle_ms");
+    json_int(j, "revision", (int64_t)v->revision);
+    json_end_object(j);
+}
+
+static bool list_next(void *arg, const struct session_view *v)
+{
+    struct session_listing *l = arg;
+
+    if (l->service.len && !(span_starts(v->key, l->service) && v->key.len > l->service.len &&
+                            v->key.ptr[l->service.len] == '.'))
+        return true;
+    if (buf_len(l->j->out) > l->limit) {
+        l->cut = true;
+        return false;
+    }
+    list_session(l->j, v);
+    return true;
+}
+
+/* All, those of a service, or the one of a service and a name. */
+static void show_sessions(struct router *r, struct span reply, const struct control_body *body,
+                          mono now)
+{
+    struct sessions *sessions = affinity_sessions(r->affinity);
+    struct json j;
+    struct session_listing l = {
+        .j = &j, .service = span_str(body->service), .limit = lane_max_payload(r->front) - 8192};
+    char key[BINDING_KEY_MAX];
+    struct session_view v;
+
+    buf_clear(&r->body_out);
+    json_begin(&j, &r->body_out);
+    json_object(&j, NULL);
+    json_text(&j, "router", r->id);
+    json_bool(&j, "shared", sessions && sessions_shared(sessions));
+    json_int(&j, "held", sessions ? sessions_held(sessions) : 0);
+    json_array(&j, "sessions");
+    if (sessions && body->session[0] && body->service[0]) {
+        size_t n = binding_key(l.service, span_str(body->session), key);
+
+        if (sessions_find(sessions, span_of(key, n), &v, now))
+            list_session(&j, &v);
+    } else if (sessions) {
+        sessions_each(sessions, list_next, &l, now);
+    }
+    json_end_array(&j);
+    json_bool(&j, "truncated", l.cut);
+    json_end_object(&j);
+    if (json_status(&j) == WB_OK)
+        answer(r, reply, &r->body_out);
 }
 
 static bool hostile(struct router *r, const struct lane_message *m)
@@ -203,6 +299,28 @@ static void do_cancel(struct router *r, const struct lane_message *m,
     answer_cancelled(r, m->reply, true);
 }
 
+static void do_unbind(struct router *r, const struct lane_message *m,
+                      const struct control_body *body)
+{
+    struct json j;
+    bool bound;
+
+    if (!name_is_id(span_str(body->service)) || !name_is_long(span_str(body->session))) {
+        answer_error(r, m->reply, "unbind needs a service and a session");
+        return;
+    }
+    bound = r->affinity && affinity_unbind(r->affinity, span_str(body->service),
+                                           span_str(body->session), loop_now(r->loop));
+    buf_clear(&r->body_out);
+    json_begin(&j, &r->body_out);
+    json_object(&j, NULL);
+    json_text(&j, "router", r->id);
+    json_bool(&j, "unbound", bound); /* false: not bound as far as this router knew */
+    json_end_object(&j);
+    if (json_status(&j) == WB_OK)
+        answer(r, m->reply, &r->body_out);
+}
+
 /* <prefix>.admin.<show|do>.<what>[.<router>] */
 static void on_admin(void *arg, const struct lane_message *m)
 {
@@ -223,6 +341,10 @@ static void on_admin(void *arg, const struct lane_message *m)
     } else if (span_eq_str(mode, "show") && span_eq_str(what, "stats")) {
         control_stats(r, &r->body_out);
         answer(r, m->reply, &r->body_out);
+    } else if (span_eq_str(mode, "show") && span_eq_str(what, "sessions")) {
+        show_sessions(r, m->reply, &body, loop_now(r->loop));
+    } else if (span_eq_str(mode, "do") && span_eq_str(what, "unbind")) {
+        do_unbind(r, m, &body);
     } else if (span_eq_str(mode, "do") && span_eq_str(what, "cancel")) {
         do_cancel(r, m, &body);
     } else {

@@ -11,7 +11,7 @@
  * attempt (worker, rank, number) can stick to the next. Each attempt has a new token; the failed
  * one's is forgotten, which is what makes its messages late. While the back lane is down nothing is
  * chosen: the request waits in PLACE_LINK_WAIT within its time. */
-#include "router/state.h"
+#include "router/affinity.h"
 
 #include <stdlib.h>
 
@@ -131,7 +131,10 @@ void dispatch_start(struct transit *t, mono now)
         return;
     }
     transit_place(t, PLACE_RUNNING);
-    dispatch_follow(t, request_choose(&t->core, r->start_until, now), now);
+    if (t->attendance)
+        affinity_start(t, now);
+    else
+        dispatch_follow(t, request_choose(&t->core, NULL, r->start_until, now), now);
 }
 
 static const char *failure_text(const struct transit *t, wb_status error)
@@ -179,6 +182,9 @@ void dispatch_follow(struct transit *t, struct next next, mono now)
             return;
         case NEXT_FAIL:
             fail(t, &next);
+            return;
+        case NEXT_REBIND: /* affinity's own */
+            CHECK(false);
             return;
         }
     }
@@ -293,6 +299,8 @@ void dispatch_clock(struct deadline *d, mono now)
         dispatch_give_up(t, WB_TIMEOUT, "the total time ran out", now);
     } else if (t->place == PLACE_RECORD_WAIT) {
         recall_late(t, now);
+    } else if (t->place == PLACE_SESSION_WAIT) {
+        affinity_late(t, now);
     } else if (t->place == PLACE_LINK_WAIT) {
         dispatch_give_up(t, WB_LINK_LOST,
                          "the link to NATS was down for the whole time of an attempt", now);

@@ -4,7 +4,7 @@
  * with its own rights, so a reply subject that leads anywhere but to a client is dropped without a
  * word), then each header of spec section 3. All errors found here go out through the transit's own
  * path, so a refused request looks like any other failed one. */
-#include "router/state.h"
+#include "router/affinity.h"
 
 #include "base/check.h"
 #include "base/id.h"
@@ -312,7 +312,9 @@ static void advise(struct transit *t, mono now)
 {
     struct router *r = t->router;
     struct pool *pool = t->service->pool;
-    struct advice a = request_advise(&t->core, now);
+    struct pin pin;
+    bool pinned = affinity_look(t, &pin, now);
+    struct advice a = request_advise(&t->core, pinned ? &pin : NULL, now);
     struct header_writer w;
     struct json j;
 
@@ -412,6 +414,8 @@ static void take(struct transit *t, struct wishes *w, mono now)
     if (t->advice && !t->service->settings->disclose)
         wrong(w, "Waybill-Advise is refused: this service does not disclose its workers");
     request_init(&t->core, t->service->pool, &params, now);
+    if (w->given[RH_SESSION] && !w->wrong)
+        affinity_attend(t, w->value[RH_SESSION]);
     if (w->wrong) {
         dispatch_give_up(t, WB_BAD_REQUEST, w->wrong, now);
         return;

@@ -23,6 +23,7 @@
  * plain put if the router made the id, else compare-and-set on 0; everything later is a
  * compare-and-set; on "wrong last sequence" (10071) the record is read and judge() decides. */
 #include "router/ledger.h"
+#include "router/affinity.h"
 #include "router/links.h"
 
 #include <inttypes.h>
@@ -540,7 +541,7 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
         .selected = span_str(t->core.selected ? t->core.selected->id : NULL),
         .policy = span_str(policy_name(t->service->settings->policy)),
         .reason = span_str(reason_name(t->core.reason)),
-        .session = SPAN_EMPTY,
+        .session = affinity_name(t),
         .adapter = SPAN_EMPTY,
         .subject = t->subject,
         .router = r->id,
@@ -555,10 +556,10 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
     };
 
     for (unsigned i = 0; i < t->core.tried_count && rec.tried_count < RECORD_TRIED_MAX; i++) {
-        if (t->core.tried[i].cause == CAUSE_NONE)
+        if (t->core.tried_causes[i] == CAUSE_NONE)
             continue;
-        rec.tried[rec.tried_count].worker = span_str(t->core.tried[i].worker->id);
-        rec.tried[rec.tried_count++].cause = span_str(cause_name(t->core.tried[i].cause));
+        rec.tried[rec.tried_count].worker = span_str(t->core.tried[i]->id);
+        rec.tried[rec.tried_count++].cause = span_str(cause_name(t->core.tried_causes[i]));
     }
     if (end) {
         rec.finished_at = (wall){t->received_at.us + mono_diff_us(loop_now(r->loop), t->received)};

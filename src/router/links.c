@@ -186,6 +186,29 @@ static void subscription_denied(struct router *r, struct span subject, const cha
     say_ready(r);
 }
 
+static void proved(void *arg, bool ok)
+{
+    struct router *r = arg;
+    mono since = r->proving_since;
+
+    r->proving_since = MONO_NEVER;
+    if (ok)
+        registry_link_proved(r->registry, since, loop_now(r->loop));
+}
+
+/* By a PONG on the lane that brings the heartbeats. From a frozen one there is none, and it is down
+ * after some unanswered pings: no worker was lost meanwhile. */
+void links_prove(void *arg, mono now)
+{
+    struct router *r = arg;
+
+    if (!mono_is_never(r->proving_since))
+        return;
+    r->proving_since = now;
+    if (lane_flush(r->back, proved, r) != WB_OK)
+        r->proving_since = MONO_NEVER; /* asked again while anybody is overdue */
+}
+
 void links_retry_denied(struct router *r, mono now)
 {
     r->denied_due = MONO_NEVER;

@@ -12,6 +12,7 @@ void links_on_drained(void *arg, struct lane *lane);
 bool links_subscribe_own(struct router *r); /* false: no memory */
 void links_leave(struct router *r);         /* the queue groups of all services */
 void links_retry_denied(struct router *r, mono now);
+void links_prove(void *arg, mono now); /* registry's question whether the back link still lives */
 void links_worker_joined(struct router *r, const struct pool *pool, mono now);
 
 /* The reply subject of a question of the router's own, and its length. `kind` tells on_inbox who

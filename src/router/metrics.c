@@ -1,5 +1,6 @@
 /* /metrics in the Prometheus text format: the table of counts, then gauges and counts per service.
  */
+#include "router/affinity.h"
 #include "router/ledger.h"
 
 #include <inttypes.h>
@@ -46,6 +47,25 @@ static void sum_charges(void *arg, struct worker *w)
     *(uint64_t *)arg += w->occupancy;
 }
 
+static wb_status write_sessions(const struct sessions *sessions, struct buf *out)
+{
+    wb_status st = buf_printf(out,
+                              "# TYPE waybill_sessions gauge\nwaybill_sessions %u\n"
+                              "# TYPE waybill_sessions_shared gauge\nwaybill_sessions_shared %d\n",
+                              sessions_held(sessions), sessions_shared(sessions));
+
+    for (int i = 0; st == WB_OK && i < SESSION_COUNTS; i++) {
+        const struct session_count_info *info = &session_count_table[i];
+
+        st = buf_printf(out,
+                        "# HELP waybill_sessions_%s_total %s\n# TYPE waybill_sessions_%s_total "
+                        "counter\nwaybill_sessions_%s_total %" PRIu64 "\n",
+                        info->name, info->help, info->name, info->name,
+                        sessions_count(sessions, (enum session_count)i));
+    }
+    return st;
+}
+
 wb_status metrics_write(struct router *r, struct buf *out)
 {
     const struct lane_counts *f = lane_counts(r->front), *b = lane_counts(r->back);
@@ -83,5 +103,7 @@ wb_status metrics_write(struct router *r, struct buf *out)
                         lane_is_up(r->back), f->in_bytes, b->in_bytes, f->out_bytes, b->out_bytes);
     if (st == WB_OK)
         st = write_services(r, out);
+    if (st == WB_OK && r->affinity)
+        st = write_sessions(affinity_sessions(r->affinity), out);
     return st;
 }

@@ -39,7 +39,10 @@ static enum count take_record(struct transit *t, struct span value)
 
     if (record_decode_brief(value, &brief) != WB_OK)
         return COUNT_RETRY_READS_UNKNOWN; /* of a newer version perhaps */
-    request_recall(&t->core, (enum recall)t->recall, span_str(brief.worker),
+    t->recalled = strdup(brief.worker);
+    if (!t->recalled)
+        return COUNT_RETRY_READS_UNKNOWN;
+    request_recall(&t->core, (enum recall)t->recall, span_str(t->recalled),
                    brief.rank > INT32_MAX ? -1 : (int32_t)brief.rank);
     return COUNT_RETRY_READS_FOUND;
 }

@@ -9,6 +9,7 @@
  * the record's acknowledgement is awaited (attribution before_reply) or the front lane is away;
  * what is held keeps its order and is bounded. The charge is released before anything that ends the
  * request is sent. */
+#include "router/affinity.h"
 #include "router/ledger.h"
 #include "router/presence.h"
 
@@ -143,6 +144,7 @@ static void settle(struct transit *t)
         return;
     }
     request_end(&t->core, loop_now(r->loop));
+    affinity_leave(t, loop_now(r->loop));
     transit_place(t, PLACE_HELD);
     if (t->held_for_ack)
         deadline_cancel(r->deadlines, &t->clock); /* the ledger's clock bounds it */
@@ -278,8 +280,8 @@ static wb_status error_body(struct transit *t, const struct trouble *e)
     unsigned n = 0;
 
     for (; n < t->core.tried_count && n < RECORD_TRIED_MAX; n++) {
-        tried[n].worker = span_str(t->core.tried[n].worker->id);
-        tried[n].cause = span_str(cause_name(t->core.tried[n].cause));
+        tried[n].worker = span_str(t->core.tried[n]->id);
+        tried[n].cause = span_str(cause_name(t->core.tried_causes[n]));
     }
     buf_clear(&r->body_out);
     return error_body_encode(&r->body_out, e->error, span_str(e->message), t->id, tried, n,
@@ -406,6 +408,7 @@ static void served(struct transit *t, mono now)
     worker_ref(t->server);
     t->first_reply_us = mono_diff_us(now, t->received);
     router_count(t->router, COUNT_ANSWERED);
+    affinity_answered(t, now);
 }
 
 /* The heart: only after served is anything written about who served. What follows to the client
@@ -427,6 +430,7 @@ static void end_request(struct transit *t, mono now)
 {
     transit_forget_token(t);
     request_end(&t->core, now);
+    affinity_leave(t, now);
 }
 
 /* Headers of a forwarded answer into headers_out; without the disclosure if it would not fit,

@@ -5,6 +5,7 @@
  * Each turn of the loop ends with before_sleep: due deadlines fire, the ledger writes what waits,
  * then the lanes send (hooks run in the order of creation, and the lanes are created last). */
 #include "router/router.h"
+#include "router/affinity.h"
 #include "router/ledger.h"
 #include "router/links.h"
 #include "router/monitor.h"
@@ -88,6 +89,8 @@ static void before_sleep(void *arg)
         links_retry_denied(r, now);
     if (!mono_before(now, r->start_until) && !r->ready_said)
         router_subscribe_due(r, now);
+    if (r->affinity)
+        next = mono_min(next, affinity_turn(r->affinity, now));
     next = mono_min(next, mono_min(r->denied_due, deadlines_next(r->deadlines)));
     if (mono_before(now, r->start_until))
         next = mono_min(next, r->start_until);
@@ -120,10 +123,13 @@ static bool create_tables(struct router *r)
     r->transits = slab_create(sizeof(struct transit), set->limits.in_flight);
     if (r->transits)
         slab_zero_only(r->transits, offsetof(struct transit, core));
+    r->smalls = slab_create(MESSAGE_SMALL, set->limits.in_flight);
+    if (r->smalls)
+        slab_zero_only(r->smalls, 0);
     r->static_subjects = map_create(set->limits.workers);
     r->hook = loop_hook_create(r->loop, before_sleep, r);
     r->timer = loop_timer_create(r->loop, on_timer, r);
-    return r->deadlines && r->transits && r->static_subjects && r->hook && r->timer;
+    return r->deadlines && r->transits && r->smalls && r->static_subjects && r->hook && r->timer;
 }
 
 static bool add_static(struct router *r, struct service *s, const struct static_settings *w,
@@ -182,7 +188,7 @@ static bool create_services(struct router *r)
         .max_workers = set->limits.workers,
         .worker_bytes = set->limits.worker_bytes,
         .seed = rng_next(&r->rng),
-        .events = {attempt_lost, attempt_begun, on_worker},
+        .events = {attempt_lost, attempt_begun, on_worker, links_prove},
         .arg = r,
     };
 
@@ -232,12 +238,31 @@ static void on_bucket(void *arg, const char *bucket, enum store_bucket_state sta
     else
         log_write(LOG_WARN, "bucket %s is away: %s", bucket, why ? why : "unknown");
     control_event(r, there ? "bucket_bound" : "bucket_away", SPAN_EMPTY, SPAN_EMPTY, bucket);
-    ledger_bucket(r->ledger, there, loop_now(r->loop));
+    if (strcmp(bucket, r->settings->attribution.bucket) == 0)
+        ledger_bucket(r->ledger, there, loop_now(r->loop));
+    else if (r->affinity)
+        affinity_on_bucket(r->affinity, there, loop_now(r->loop));
+}
+
+static void on_done(void *arg, uint64_t token, wb_status status, const struct store_entry *entry)
+{
+    struct router *r = arg;
+
+    affinity_on_done(r->affinity, token, status, entry, loop_now(r->loop));
+}
+
+static void on_watch(void *arg, const char *bucket, enum store_watch_event event, bool another,
+                     const struct store_entry *entry)
+{
+    struct router *r = arg;
+
+    (void)bucket; /* the only one that is watched */
+    affinity_on_watch(r->affinity, event, another, entry, loop_now(r->loop));
 }
 
 static bool create_store(struct router *r)
 {
-    static const struct store_events events = {on_bucket};
+    static const struct store_events events = {on_bucket, on_done, on_watch};
     const struct router_settings *set = r->settings;
     char inbox[2 * WB_SUBJECT_MAX], name[WB_NAME_MAX + 32];
     struct store_connection connection = {
@@ -256,20 +281,21 @@ static bool create_store(struct router *r)
         .inbox_prefix = inbox,
         .nkey_public = credentials_public_of,
     };
-    struct store_bucket bucket = {
-        .name = set->attribution.bucket,
-        .ttl_s = set->attribution.ttl_s,
-        .history = set->attribution.history,
-        .max_bytes = set->attribution.max_bytes,
-        .replicas = set->attribution.replicas,
-        .memory = set->attribution.memory,
-    };
+    struct store_bucket sessions, bucket = {
+                                      .name = set->attribution.bucket,
+                                      .ttl_s = set->attribution.ttl_s,
+                                      .history = set->attribution.history,
+                                      .max_bytes = set->attribution.max_bytes,
+                                      .replicas = set->attribution.replicas,
+                                      .memory = set->attribution.memory,
+                                  };
 
     snprintf(inbox, sizeof inbox, "%s.inbox.%s", set->prefix, set->id);
     snprintf(name, sizeof name, "waybilld %s store", set->id);
     r->store = store_create(r->loop, &connection, &events, r);
     return r->store &&
-           (set->attribution.write == ATTRIBUTION_OFF || store_want(r->store, &bucket) == WB_OK);
+           (set->attribution.write == ATTRIBUTION_OFF || store_want(r->store, &bucket) == WB_OK) &&
+           (!affinity_bucket(r->affinity, &sessions) || store_want(r->store, &sessions) == WB_OK);
 }
 
 static void init_values(struct router *r, struct loop *loop, const struct router_settings *settings)
@@ -284,7 +310,7 @@ static void init_values(struct router *r, struct loop *loop, const struct router
     r->prefix = span_str(settings->prefix);
     r->id = span_str(settings->id);
     r->started_ms = clock_wall().us / 1000;
-    r->start_until = r->timer_due = r->denied_due = r->drain_due = MONO_NEVER;
+    r->start_until = r->timer_due = r->denied_due = r->drain_due = r->proving_since = MONO_NEVER;
     id_random(r->id_prefix, 12);
     r->reply_prefix_len = subject_join(r->reply_prefix, r->prefix, "reply.");
     r->inbox_prefix_len = (size_t)snprintf(r->inbox_prefix, sizeof r->inbox_prefix,
@@ -303,8 +329,8 @@ struct router *router_create(struct loop *loop, const struct router_settings *se
         return NULL;
     init_values(r, loop, settings);
     if (!create_first_lines(r) || !create_tables(r) || !create_services(r) ||
-        !(r->ledger = ledger_create(r)) || !(r->presence = presence_create(r)) ||
-        !create_store(r)) {
+        !affinity_create(r, &r->affinity) || !(r->ledger = ledger_create(r)) ||
+        !(r->presence = presence_create(r)) || !create_store(r)) {
         router_destroy(r);
         return NULL;
     }
@@ -330,7 +356,7 @@ wb_status router_start(struct router *r)
     lane_start(r->front);
     lane_start(r->back);
     ledger_start(r->ledger);
-    if (r->settings->attribution.write == ATTRIBUTION_OFF)
+    if (r->settings->attribution.write == ATTRIBUTION_OFF && !r->affinity)
         return WB_OK;
     return store_start(r->store);
 }
@@ -345,8 +371,8 @@ static void drain_flushed(void *arg, bool ok)
 
 static void end_unfinished(struct router *r, mono now)
 {
-    static const enum place places[] = {PLACE_RUNNING, PLACE_RECORD_WAIT, PLACE_LINK_WAIT,
-                                        PLACE_START_WAIT};
+    static const enum place places[] = {PLACE_RUNNING, PLACE_RECORD_WAIT, PLACE_SESSION_WAIT,
+                                        PLACE_LINK_WAIT, PLACE_START_WAIT};
 
     for (unsigned i = 0; i < sizeof places / sizeof places[0]; i++) {
         for (uint32_t n = r->places[places[i]].count; n > 0; n--) {
@@ -427,6 +453,7 @@ void router_destroy(struct router *r)
     if (r->transits)
         slab_each(r->transits, dispose_all, r);
     ledger_destroy(r->ledger);
+    affinity_destroy(r->affinity);
     registry_destroy(r->registry);
     presence_destroy(r->presence);
     for (unsigned i = 0; r->services && i < r->service_count; i++) {
@@ -437,6 +464,7 @@ void router_destroy(struct router *r)
     map_destroy(r->static_subjects);
     deadlines_destroy(r->deadlines);
     slab_destroy(r->transits);
+    slab_destroy(r->smalls);
     loop_timer_destroy(r->timer);
     loop_timer_destroy(r->drain_timer);
     if (r->hook)

@@ -38,6 +38,7 @@ void settings_fini(struct router_settings *s)
     free(s->prefix);
     free_texts(s->reply_allow, s->reply_allow_count);
     free(s->attribution.bucket);
+    free(s->sessions.bucket);
     free(s->nats.url);
     free(s->nats.user);
     free(s->nats.password);

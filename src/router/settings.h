@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/registry.h"
+#include "core/session.h"
 #include "waybill/types.h"
 
 /* When the record of who served is written: behind the answer, before it, or never. */
@@ -24,7 +25,7 @@ enum accept_bit {
     ACCEPT_ALL = 63
 };
 
-#define RETRY_CODES_MAX 16
+#define RETRY_CODES_MAX 32
 
 /* A plain NATS responder that stands in the config. */
 struct static_settings {
@@ -59,6 +60,12 @@ struct service_settings {
     struct {
         int64_t first_reply_ms, inactivity_ms, total_ms; /* 30000, 30000, 0: no limit */
     } timeouts;
+    struct {
+        int64_t ttl_s;   /* 0: no sessions */
+        int64_t wait_ms; /* 1000 */
+        enum session_mode mode;
+        enum session_on_busy on_busy;
+    } session;
     bool heartbeats; /* workers outside the config are accepted */
     bool eject_enabled;
     struct static_settings *workers;
@@ -78,9 +85,16 @@ struct router_settings {
         bool memory;                                /* storage: memory */
     } attribution;
     struct {
+        char *bucket;
+        int64_t max_bytes; /* 1 GiB */
+        int replicas;      /* 1 */
+        bool memory;       /* storage: memory */
+    } sessions;
+    struct {
         uint32_t in_flight;           /* 65536 */
         uint64_t bytes, worker_bytes; /* 256 MiB held, 16 MiB unanswered per worker */
         uint32_t workers;             /* 16384 */
+        uint32_t sessions;            /* 65536 */
     } limits;
     struct {
         char *url, *user, *password, *token, *nkey, *creds, *cert, *key, *ca; /* NULL: not given */

@@ -7,6 +7,8 @@
  *               (transit.clock is armed)
  *   record_wait a client's retry, whose record is being read; nothing is chosen yet; ends by the
  *               answer or by the clock
+ *   session_wait  another request, here or on another router, owns its session; ends when that
+ *               one has bound or failed, or by the clock
  *   link_wait   the back lane is down, nothing can be chosen; ends by back up or by the clock
  *   start_wait  its target was not heard of yet; ends by a worker joining, or by the clock
  *   held        all answers are in and the charge is released, but the messages to the client wait
@@ -23,6 +25,7 @@
 #include "base/rng.h"
 #include "base/slab.h"
 #include "core/request.h"
+#include "core/session.h"
 #include "lane/header.h"
 #include "lane/lane.h"
 #include "router/counts.h"
@@ -35,16 +38,19 @@
 #define INBOX_SIZE (WB_SUBJECT_MAX + 16)
 #define MADE_ID_PREFIX_LEN 12 /* random, one per router's life */
 #define MADE_ID_LEN (MADE_ID_PREFIX_LEN + TOKEN_HANDLE_LEN)
-#define MESSAGE_SMALL 200 /* most requests fit, and cost 1 KiB besides their message */
+#define MESSAGE_SMALL 200 /* most requests fit */
 #define HOLD_BYTES_MAX (1024 * 1024)
 
 struct ledger;
 struct presence;
 struct monitor;
+struct affinity;
+struct attendance;
 
 enum place {
     PLACE_RUNNING,
     PLACE_RECORD_WAIT,
+    PLACE_SESSION_WAIT,
     PLACE_LINK_WAIT,
     PLACE_START_WAIT,
     PLACE_HELD,
@@ -57,6 +63,7 @@ enum clock_kind {
     CLOCK_ONE_WAY,
     CLOCK_PAUSE,
     CLOCK_RECORD,
+    CLOCK_SESSION,
     CLOCK_FRONT
 };
 
@@ -108,17 +115,20 @@ struct transit {
     uint64_t entry;                                      /* the ledger's handle; 0: none */
     struct span subject, reply, headers, payload, trace; /* into memory */
     struct span id;                                      /* into memory, or `made` */
-    char *memory; /* subject, reply, headers, payload: `small` if they fit, else on the heap */
+    char *
+        memory; /* subject, reply, headers, payload: of router->smalls if they fit, else malloc's */
     size_t memory_len;
-    struct worker *server;     /* who gave the first answer; a reference is held */
-    struct held *refusal;      /* last refusal, to be forwarded if nobody serves */
-    struct held_list hold;     /* towards the client */
-    struct held_list suspects; /* from the worker, while check (b) runs */
+    uint64_t small;                /* handle of memory; 0: malloc's */
+    char *recalled;                /* the worker of this id's record, for core; NULL: none */
+    struct attendance *attendance; /* its part in a session; NULL: none */
+    struct worker *server;         /* who gave the first answer; a reference is held */
+    struct held *refusal;          /* last refusal, to be forwarded if nobody serves */
+    struct held_list hold;         /* towards the client */
+    struct held_list suspects;     /* from the worker, while check (b) runs */
     char token[TOKEN_LEN];
     /* From here on not cleared when taken: each is written before it is read. */
     struct request core;
     char made[MADE_ID_LEN];
-    char small[MESSAGE_SMALL];
 };
 
 struct transit_list {
@@ -146,6 +156,7 @@ struct router {
     struct lane *front, *back;
     struct registry *registry;
     struct ledger *ledger;
+    struct affinity *affinity; /* NULL: no service has sessions */
     struct presence *presence;
     struct monitor *monitor;
     struct store *store;
@@ -153,6 +164,7 @@ struct router {
     struct loop_timer *timer;
     struct loop_hook *hook;
     struct slab *transits;
+    struct slab *smalls; /* memory of messages up to MESSAGE_SMALL */
     struct map *static_subjects;
     struct service *services;
     unsigned service_count;
@@ -173,6 +185,7 @@ struct router {
     mono start_until;
     bool draining, drain_flushed, drain_overdue, denied, ready_said;
     mono drain_due, timer_due, denied_due;
+    mono proving_since; /* of the proof of the back link that is under way; never: none is */
     struct loop_timer *drain_timer;
     void (*drained)(void *arg);
     void *drained_arg;

@@ -1,3 +1,4 @@
+#include "router/affinity.h"
 #include "router/ledger.h"
 #include "router/presence.h"
 
@@ -17,6 +18,21 @@ size_t transit_key(struct span service, struct span id,
     out[service.len] = '.';
     memcpy(out + service.len + 1, id.ptr, id.len);
     return service.len + 1 + id.len;
+}
+
+/* Its own slab, so that a large message does not pay for the room of a small one. */
+static char *memory_take(struct router *r, size_t len, uint64_t *small)
+{
+    *small = 0;
+    return len <= MESSAGE_SMALL ? slab_take(r->smalls, small) : malloc(len);
+}
+
+static void memory_give(struct transit *t)
+{
+    if (t->small)
+        slab_give(t->router->smalls, t->small);
+    else
+        free(t->memory);
 }
 
 static struct span copy_in(char **at, struct span from)
@@ -42,7 +58,7 @@ struct transit *transit_create(struct router *r, struct service *s, const struct
     t = slab_take(r->transits, &handle);
     if (!t)
         return NULL;
-    t->memory = at = len <= sizeof t->small ? t->small : malloc(len);
+    t->memory = at = memory_take(r, len, &t->small);
     if (!at) {
         slab_give(r->transits, handle);
         return NULL;
@@ -127,6 +143,8 @@ void transit_dispose(struct transit *t)
     MAGIC_CHECK(t, TRANSIT_MAGIC);
     r = t->router;
     request_end(&t->core, loop_now(r->loop));
+    affinity_leave(t, loop_now(r->loop));
+    affinity_forget(t);
     deadline_cancel(r->deadlines, &t->clock);
     if (t->suspects.first) {
         presence_forget(r->presence, t);
@@ -137,11 +155,11 @@ void transit_dispose(struct transit *t)
     transit_place(t, PLACE_COUNT);
     held_clear(&t->hold);
     free(t->refusal);
+    free(t->recalled);
     worker_unref(t->server);
     r->bytes_held -= t->memory_len;
     t->service->in_flight--;
-    if (t->memory != t->small)
-        free(t->memory);
+    memory_give(t);
     t->magic = 0;
     slab_give(r->transits, t->handle);
 }

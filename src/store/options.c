@@ -118,7 +118,8 @@ static natsStatus set_patience(natsOptions *o)
     NEXT(natsOptions_SetReconnectWait(o, 250));
     NEXT(natsOptions_SetReconnectJitter(o, 250, 500));
     NEXT(natsOptions_SetRetryOnFailedConnect(o, true, nothing_on_connection, NULL));
-    NEXT(natsOptions_SetReconnectBufSize(o, 1024)); /* nothing is to be sent late */
+    NEXT(natsOptions_SetReconnectBufSize(o, 0)); /* none: nothing is to be sent late */
+    NEXT(natsOptions_SetSendAsap(o, true));      /* else a lone write waits for 1 ms */
     NEXT(natsOptions_SetPingInterval(o, 5000));
     NEXT(natsOptions_SetMaxPingsOut(o, 2));
     NEXT(natsOptions_SetWriteDeadline(o, STORE_CALL_MS));

@@ -1,30 +1,35 @@
-/* The buckets' caretaker.
+/* The store's life, and the buckets' caretaker.
  *
- * One thread owns the nats.c connection and makes every call that may block; the loop never waits
- * for it. Per wanted bucket it holds one state: UNKNOWN (not looked at yet), then BOUND (it was
+ * The threads: the caretaker (here) owns the link and the buckets; the sender (requests.c) writes
+ * requests and lets them time out; each watched bucket has a watcher (watch.c). The answers to
+ * requests come on a thread of nats.c, the one callback that is taken from it. None of them waits
+ * for the loop, except a watcher, and the loop never waits for one of them: the mutex is held for a
+ * few stores or copies, never during a call of nats.c that may block.
+ *
+ * Per wanted bucket the caretaker holds one state: UNKNOWN (not looked at yet), then BOUND (it was
  * there), CREATED (it was not, now it is), or AWAY (neither could be had; `why` says what stood in
  * the way). AWAY is never final: the thread looks again after 250 ms, doubling to 5 s. The loop may
- * ask for a look at any time (store_recheck). A lost link makes every bucket AWAY, a new one has
- * every bucket looked at again: it may be another server.
+ * ask for a look at any time (store_recheck), and so may an answer that says it is missing. A lost
+ * link makes every bucket AWAY, a new one has every bucket looked at again: it may be another
+ * server.
  *
  * The link: nats.c reconnects by itself, for ever, but two authentication errors in a row close it
- * for good. So the thread asks for its status at least once a second, and makes a new one,
- * credentials read anew, where it finds it closed. It takes no callbacks from nats.c: they come on
- * a thread of its own and may outlive the connection.
+ * for good. So the caretaker asks for its status all the time, and makes a new one, credentials
+ * read anew, where it finds it closed, or where a write stopped halfway. Every up and down begins a
+ * new epoch, by which requests and watchers know that what they had is void. nats.c's buffer for
+ * writes during a reconnect is off: nothing is sent late.
  *
  * An existing bucket is bound and never written to. A missing one is made by a plain create of its
  * stream, which fails where another router was faster (then it is bound); js_CreateKeyValue may
  * send an update in that case.
  *
+ * What goes to the loop is a post, and there is one inbox, so that order is kept. It has a place
+ * for all that may be under way (each kind is bounded by itself), hence posting never fails.
+ *
  * Ending: `stopping` is set under the mutex, and nothing is posted after that, so the inbox can go.
- * Each call on the server ends within STORE_CALL_MS, and the thread ends after the call at hand.
- * Where that takes longer (a name lookup that hangs), store_destroy leaves the thread behind as an
- * orphan that frees the store itself.
- *
- * The mutex guards: stopping, finished, orphan, the buckets' `asked` and `posted`, and posting. All
- * else belongs to the thread once it runs.
- *
- * What it does not do: it reads and writes no records; that is the lane's, over its own connection.
+ * Each call on the server ends within STORE_CALL_MS, and a thread ends after the call at hand.
+ * Where that takes longer (a name lookup that hangs), store_destroy leaves the threads behind as
+ * orphans; the last of them frees the store itself.
  */
 #include "store/store.h"
 
@@ -36,61 +41,14 @@
 #include <time.h>
 
 #include "base/check.h"
-#include "base/clock.h"
-#include "base/inbox.h"
 #include "base/log.h"
-#include "store/options.h"
-
-enum {
-    STORE_MAGIC = 0x53544f52,
-    BUCKETS_MAX = 16,
-    NAME_SIZE = 65,
-    WHY_SIZE = 256,
-    REPORTS_MAX = 64,
-    LOOK_MIN_MS = 250,
-    LOOK_MAX_MS = 5000,
-    WATCH_MS = 1000,     /* how often the link's status is looked at while all is well */
-    CONNECTING_MS = 100, /* and while it is coming up */
-    DESTROY_MS = 2000,
-};
-
-struct bucket {
-    struct store_bucket wanted;
-    char name[NAME_SIZE];
-    enum store_bucket_state state;
-    char why[WHY_SIZE];
-    bool unsaid;  /* state or why has changed and is not posted yet */
-    bool asked;   /* by the loop, under the mutex */
-    mono look_at; /* when to look next; MONO_NEVER: no need */
-    int wait_ms;  /* the pause after the next failure */
-};
+#include "store/state.h"
 
 struct report {
-    struct inbox_item item;
+    struct post post;
     enum store_bucket_state state;
     char bucket[NAME_SIZE];
     char why[WHY_SIZE];
-};
-
-struct store {
-    unsigned magic;
-    struct store_connection connection; /* copies */
-    struct store_events events;
-    void *arg;
-    struct inbox *inbox;
-    struct bucket buckets[BUCKETS_MAX];
-    unsigned bucket_count;
-    pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    bool started, stopping, finished, orphan;
-    /* the thread's own */
-    natsConnection *nc;
-    jsCtx *js;
-    uint64_t reconnects; /* of nc, as last seen */
-    bool up;
-    mono connect_at; /* when to try a new connection */
-    int connect_wait_ms;
 };
 
 static const size_t connection_texts[] = {
@@ -107,13 +65,31 @@ static const char **text_of(struct store_connection *c, size_t i)
     return (const char **)(void *)((char *)c + connection_texts[i]);
 }
 
+bool store_post(struct store *store, struct post *post)
+{
+    if (store->stopping)
+        return false;
+    CHECK(inbox_post(store->inbox, &post->item) == WB_OK); /* each kind is bounded */
+    return true;
+}
+
 /* On the loop. */
 static void deliver(void *arg, struct inbox_item *item)
 {
     struct store *store = arg;
-    struct report *report = CONTAINER_OF(item, struct report, item);
+    struct post *post = CONTAINER_OF(item, struct post, item);
 
     MAGIC_CHECK(store, STORE_MAGIC);
+    post->deliver(store, post);
+}
+
+static void deliver_report(struct store *store, struct post *post)
+{
+    struct report *report = CONTAINER_OF(post, struct report, post);
+
+    pthread_mutex_lock(&store->mutex);
+    store->reports--;
+    pthread_mutex_unlock(&store->mutex);
     if (!store->stopping && store->events.bucket)
         store->events.bucket(store->arg, report->bucket, report->state, report->why);
     free(report);
@@ -129,11 +105,13 @@ static void say(struct store *store, struct bucket *b)
     report = malloc(sizeof(*report));
     if (!report)
         return;
+    report->post.deliver = deliver_report;
     report->state = b->state;
     memcpy(report->bucket, b->name, sizeof(b->name));
     memcpy(report->why, b->why, sizeof(b->why));
     pthread_mutex_lock(&store->mutex);
-    if (!store->stopping && inbox_post(store->inbox, &report->item) == WB_OK) {
+    if (store->reports < REPORTS_MAX && store_post(store, &report->post)) {
+        store->reports++;
         b->unsaid = false;
         report = NULL;
     }
@@ -148,7 +126,8 @@ static bool is_here(enum store_bucket_state state)
 
 /* The one place where a bucket's state changes. `answer`: the loop has asked and is told even where
  * nothing has changed. */
-static void set_state(struct bucket *b, enum store_bucket_state state, const char *why, bool answer)
+static void set_state(struct store *store, struct bucket *b, enum store_bucket_state state,
+                      const char *why, bool answer)
 {
     mono now = clock_mono();
 
@@ -158,6 +137,12 @@ static void set_state(struct bucket *b, enum store_bucket_state state, const cha
         b->unsaid = true;
     b->state = state;
     snprintf(b->why, sizeof(b->why), "%s", why);
+    pthread_mutex_lock(&store->mutex);
+    if (b->open != is_here(state)) {
+        b->open = is_here(state);
+        pthread_cond_broadcast(&store->changed);
+    }
+    pthread_mutex_unlock(&store->mutex);
     if (is_here(state)) {
         b->wait_ms = LOOK_MIN_MS;
         b->look_at = MONO_NEVER;
@@ -172,33 +157,17 @@ static void all_away(struct store *store, const char *why)
     for (unsigned i = 0; i < store->bucket_count; i++) {
         struct bucket *b = &store->buckets[i];
 
-        set_state(b, STORE_AWAY, why, false);
+        set_state(store, b, STORE_AWAY, why, false);
         b->look_at = MONO_NEVER; /* until there is a link */
         b->wait_ms = LOOK_MIN_MS;
         say(store, b);
     }
 }
 
-static void reason_of(natsStatus s, jsErrCode code, char why[WHY_SIZE])
-{
-    const char *text = nats_GetLastError(NULL);
-
-    if (s == NATS_NO_RESPONDERS)
-        text = "JetStream is not enabled, or has no leader";
-    else if (s == NATS_TIMEOUT)
-        text = "JetStream does not answer";
-    else if (!text || !text[0])
-        text = natsStatus_GetText(s);
-    if (code)
-        snprintf(why, WHY_SIZE, "%.200s (%d)", text, (int)code);
-    else
-        snprintf(why, WHY_SIZE, "%.200s", text);
-}
-
 static natsStatus bind_bucket(struct store *store, const struct bucket *b)
 {
     kvStore *kv = NULL;
-    natsStatus s = js_KeyValue(&kv, store->js, b->name);
+    natsStatus s = js_KeyValue(&kv, store->link->js, b->name);
 
     kvStore_Destroy(kv);
     return s;
@@ -229,7 +198,7 @@ static natsStatus create_bucket(struct store *store, const struct bucket *b, jsE
     cfg.DenyDelete = true;
     cfg.AllowDirect = true;
     cfg.Duplicates = (ttl_s > 0 && ttl_s < two_minutes_s ? ttl_s : two_minutes_s) * ns_per_s;
-    return js_AddStream(NULL, store->js, &cfg, NULL, code);
+    return js_AddStream(NULL, store->link->js, &cfg, NULL, code);
 }
 
 static void look(struct store *store, struct bucket *b, bool answer)
@@ -247,22 +216,34 @@ static void look(struct store *store, struct bucket *b, bool answer)
             s = bind_bucket(store, b);
     }
     if (s != NATS_OK) {
-        reason_of(s, code, why);
+        link_reason(s, code, why);
         found = STORE_AWAY;
     } else if (found == STORE_CREATED) {
         b->state = STORE_UNKNOWN; /* what was known of an older one is void */
     }
-    set_state(b, found, why, answer);
+    set_state(store, b, found, why, answer);
     say(store, b);
+}
+
+/* The one place where the link is taken up or down. */
+static void set_link(struct store *store, struct link *link, bool up)
+{
+    pthread_mutex_lock(&store->mutex);
+    store->link = link;
+    store->up = up;
+    store->epoch++;
+    store->denied[0] = '\0';
+    pthread_cond_broadcast(&store->changed);
+    pthread_cond_broadcast(&store->work);
+    pthread_mutex_unlock(&store->mutex);
 }
 
 static void disconnect(struct store *store)
 {
-    jsCtx_Destroy(store->js);
-    store->js = NULL;
-    natsConnection_Destroy(store->nc);
-    store->nc = NULL;
-    store->up = false;
+    struct link *link = store->link;
+
+    set_link(store, NULL, false);
+    link_destroy(link);
 }
 
 static void connect_failed(struct store *store, const char *why)
@@ -270,8 +251,8 @@ static void connect_failed(struct store *store, const char *why)
     char text[WHY_SIZE];
 
     snprintf(text, sizeof(text), "no connection to NATS: %.200s", why);
-    disconnect(store);
     all_away(store, text);
+    disconnect(store);
     store->connect_at = mono_add_ms(clock_mono(), store->connect_wait_ms);
     store->connect_wait_ms =
         store->connect_wait_ms * 2 > LOOK_MAX_MS ? LOOK_MAX_MS : store->connect_wait_ms * 2;
@@ -279,35 +260,46 @@ static void connect_failed(struct store *store, const char *why)
 
 static void connect_anew(struct store *store)
 {
-    natsOptions *options = NULL;
-    jsOptions js;
-    natsStatus s = store_options(&store->connection, &options);
+    char why[WHY_SIZE];
+    struct link *link = link_create(store, why);
 
-    if (s == NATS_OK)
-        s = natsConnection_Connect(&store->nc, options);
-    natsOptions_Destroy(options);
-    if (s != NATS_OK && s != NATS_NOT_YET_CONNECTED) {
-        const char *text = nats_GetLastError(NULL);
-
-        connect_failed(store, text && text[0] ? text : natsStatus_GetText(s));
-        return;
-    }
-    jsOptions_Init(&js);
-    js.Wait = STORE_CALL_MS;
-    s = natsConnection_JetStream(&store->js, store->nc, &js);
-    if (s != NATS_OK)
-        connect_failed(store, natsStatus_GetText(s));
+    if (link)
+        set_link(store, link, false);
+    else
+        connect_failed(store, why);
 }
 
-static uint64_t reconnects_of(natsConnection *nc)
+static void link_is_up(struct store *store)
 {
-    natsStatistics *stats = NULL;
-    uint64_t n = 0;
+    uint64_t reconnects = link_reconnects(store->link);
 
-    if (natsStatistics_Create(&stats) == NATS_OK && natsConnection_GetStats(nc, stats) == NATS_OK)
-        (void)natsStatistics_GetCounts(stats, NULL, NULL, NULL, NULL, &n);
-    natsStatistics_Destroy(stats);
-    return n;
+    if (store->up && reconnects == store->reconnects)
+        return;
+    store->reconnects = reconnects;
+    store->connect_wait_ms = LOOK_MIN_MS;
+    set_link(store, store->link, true);
+    for (unsigned i = 0; i < store->bucket_count; i++)
+        store->buckets[i].look_at = (mono){0};
+}
+
+/* Keeps what NATS refused: only its words tell a refusal from silence. */
+static void note_denial(struct store *store, natsStatus last, const char *text)
+{
+    if (last != NATS_NOT_PERMITTED)
+        return;
+    pthread_mutex_lock(&store->mutex);
+    snprintf(store->denied, sizeof(store->denied), "%s", text ? text : "");
+    pthread_mutex_unlock(&store->mutex);
+}
+
+static bool is_broken(struct store *store)
+{
+    bool broken;
+
+    pthread_mutex_lock(&store->mutex);
+    broken = store->link->broken;
+    pthread_mutex_unlock(&store->mutex);
+    return broken;
 }
 
 /* Sees what has become of the link. */
@@ -315,38 +307,35 @@ static void watch_link(struct store *store)
 {
     const char *text = NULL;
     natsConnStatus status;
+    natsStatus last;
 
-    if (!store->nc) {
+    if (!store->link) {
         if (!mono_before(clock_mono(), store->connect_at))
             connect_anew(store);
-        if (!store->nc)
+        if (!store->link)
             return;
     }
-    status = natsConnection_Status(store->nc);
-    (void)natsConnection_GetLastError(store->nc, &text);
+    status = natsConnection_Status(store->link->nc);
+    last = natsConnection_GetLastError(store->link->nc, &text);
     if (status == NATS_CONN_STATUS_CLOSED) {
         connect_failed(store, text && text[0] ? text : "closed");
+    } else if (is_broken(store)) {
+        connect_failed(store, "a write failed");
     } else if (status != NATS_CONN_STATUS_CONNECTED) {
         char why[WHY_SIZE];
 
         snprintf(why, sizeof(why), "no connection to NATS: %.200s",
                  text && text[0] ? text : "lost");
-        store->up = false;
+        if (store->up)
+            set_link(store, store->link, false);
         all_away(store, why);
     } else {
-        uint64_t reconnects = reconnects_of(store->nc);
-
-        if (store->up && reconnects == store->reconnects)
-            return;
-        store->up = true;
-        store->reconnects = reconnects;
-        store->connect_wait_ms = LOOK_MIN_MS;
-        for (unsigned i = 0; i < store->bucket_count; i++)
-            store->buckets[i].look_at = (mono){0};
+        link_is_up(store);
+        note_denial(store, last, text);
     }
 }
 
-static bool is_stopping(struct store *store)
+bool store_is_stopping(struct store *store)
 {
     bool stopping;
 
@@ -362,7 +351,7 @@ static void look_at_due(struct store *store)
         struct bucket *b = &store->buckets[i];
         bool asked;
 
-        if (is_stopping(store))
+        if (store_is_stopping(store))
             return;
         pthread_mutex_lock(&store->mutex);
         asked = b->asked;
@@ -375,21 +364,30 @@ static void look_at_due(struct store *store)
     }
 }
 
-/* Sleeps until something is due, the loop has asked for a look, or the store is to end. False: end.
+void store_wait(struct store *store, pthread_cond_t *cond, mono until)
+{
+    mono latest = mono_add_ms(clock_mono(), 3600 * 1000);
+    struct timespec ts;
+
+    until = mono_min(until, latest);
+    ts = (struct timespec){until.us / 1000000, until.us % 1000000 * 1000};
+    pthread_cond_timedwait(cond, &store->mutex, &ts);
+}
+
+/* Sleeps until something is due, somebody has asked for a look, or the store is to end. False: end.
  */
 static bool wait_for_work(struct store *store, mono not_before)
 {
-    mono due = mono_add_ms(clock_mono(), store->up ? WATCH_MS : CONNECTING_MS);
+    mono due = mono_add_ms(clock_mono(), store->up ? LINK_MS : CONNECTING_MS);
     bool stopping;
 
-    if (!store->nc)
+    if (!store->link)
         due = store->connect_at;
     for (unsigned i = 0; i < store->bucket_count; i++)
         due = mono_min(due, store->buckets[i].look_at);
     pthread_mutex_lock(&store->mutex);
     for (;;) {
         mono until = due;
-        struct timespec ts;
 
         for (unsigned i = 0; i < store->bucket_count && store->up; i++)
             if (store->buckets[i].asked)
@@ -400,8 +398,7 @@ static bool wait_for_work(struct store *store, mono not_before)
         stopping = store->stopping;
         if (stopping || !mono_before(clock_mono(), until))
             break;
-        ts = (struct timespec){until.us / 1000000, until.us % 1000000 * 1000};
-        pthread_cond_timedwait(&store->changed, &store->mutex, &ts);
+        store_wait(store, &store->changed, until);
     }
     pthread_mutex_unlock(&store->mutex);
     return !stopping;
@@ -409,18 +406,33 @@ static bool wait_for_work(struct store *store, mono not_before)
 
 static void release(struct store *store)
 {
+    requests_fini(store);
     for (size_t i = 0; i < TEXTS; i++)
         free((void *)(uintptr_t)*text_of(&store->connection, i));
+    pthread_cond_destroy(&store->room);
+    pthread_cond_destroy(&store->work);
     pthread_cond_destroy(&store->changed);
     pthread_mutex_destroy(&store->mutex);
     store->magic = 0;
     free(store);
 }
 
+void store_thread_ends(struct store *store)
+{
+    bool last_orphan;
+
+    nats_ReleaseThreadMemory();
+    pthread_mutex_lock(&store->mutex);
+    last_orphan = --store->running == 0 && store->orphan;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->mutex);
+    if (last_orphan)
+        release(store);
+}
+
 static void *run(void *arg)
 {
     struct store *store = arg;
-    bool orphan;
     mono next = {0};
 
     MAGIC_CHECK(store, STORE_MAGIC);
@@ -430,14 +442,7 @@ static void *run(void *arg)
         look_at_due(store);
     }
     disconnect(store);
-    nats_ReleaseThreadMemory();
-    pthread_mutex_lock(&store->mutex);
-    store->finished = true;
-    orphan = store->orphan;
-    pthread_cond_broadcast(&store->changed);
-    pthread_mutex_unlock(&store->mutex);
-    if (orphan)
-        release(store);
+    store_thread_ends(store);
     return NULL;
 }
 
@@ -473,9 +478,12 @@ struct store *store_create(struct loop *loop, const struct store_connection *con
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&store->changed, &attributes);
+    pthread_cond_init(&store->work, &attributes);
+    pthread_cond_init(&store->room, &attributes);
     pthread_condattr_destroy(&attributes);
-    store->inbox = inbox_create(loop, REPORTS_MAX, deliver, store);
-    if (!copy_connection(store, connection) || !store->inbox) {
+    store->inbox =
+        inbox_create(loop, REPORTS_MAX + STORE_REQUESTS_MAX + WATCH_POSTS_MAX, deliver, store);
+    if (!copy_connection(store, connection) || !store->inbox || requests_init(store) != WB_OK) {
         store_destroy(store);
         return NULL;
     }
@@ -493,9 +501,8 @@ wb_status store_want(struct store *store, const struct store_bucket *bucket)
     if (length == 0 || length >= NAME_SIZE || strspn(bucket->name, allowed) != length ||
         bucket->ttl_s < 0 || bucket->ttl_s > INT64_MAX / 1000000000 || bucket->history > 64)
         return WB_INVALID;
-    for (unsigned i = 0; i < store->bucket_count; i++)
-        if (strcmp(store->buckets[i].name, bucket->name) == 0)
-            return WB_EXISTS;
+    if (store_bucket_of(store, bucket->name))
+        return WB_EXISTS;
     if (store->bucket_count == BUCKETS_MAX)
         return WB_FULL;
     b = &store->buckets[store->bucket_count++];
@@ -505,39 +512,81 @@ wb_status store_want(struct store *store, const struct store_bucket *bucket)
     return WB_OK;
 }
 
+static bool start_thread(struct store *store, void *(*fn)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&store->mutex);
+    store->running++;
+    pthread_mutex_unlock(&store->mutex);
+    if (pthread_create(&store->threads[store->thread_count], NULL, fn, arg) == 0) {
+        store->thread_count++;
+        return true;
+    }
+    pthread_mutex_lock(&store->mutex);
+    store->running--;
+    pthread_mutex_unlock(&store->mutex);
+    return false;
+}
+
 wb_status store_start(struct store *store)
 {
     MAGIC_CHECK(store, STORE_MAGIC);
     CHECK(!store->started);
-    if (pthread_create(&store->thread, NULL, run, store) != 0)
-        return WB_IO;
     store->started = true;
+    if (!start_thread(store, run, store) || !start_thread(store, requests_run, store))
+        return WB_IO;
+    for (unsigned i = 0; i < store->bucket_count; i++) {
+        void *watch;
+
+        if (!store->buckets[i].wanted.watch)
+            continue;
+        watch = watch_create(store, &store->buckets[i]);
+        if (!watch || !start_thread(store, watch_run, watch)) {
+            free(watch);
+            return WB_IO;
+        }
+    }
     return WB_OK;
+}
+
+struct bucket *store_bucket_of(struct store *store, const char *name)
+{
+    for (unsigned i = 0; i < store->bucket_count; i++)
+        if (strcmp(store->buckets[i].name, name) == 0)
+            return &store->buckets[i];
+    return NULL;
+}
+
+void store_ask(struct store *store, struct bucket *b)
+{
+    b->asked = true;
+    pthread_cond_broadcast(&store->changed);
 }
 
 void store_recheck(struct store *store, const char *bucket)
 {
+    struct bucket *b;
+
     MAGIC_CHECK(store, STORE_MAGIC);
+    b = store_bucket_of(store, bucket);
+    if (!b)
+        return;
     pthread_mutex_lock(&store->mutex);
-    for (unsigned i = 0; i < store->bucket_count; i++)
-        if (strcmp(store->buckets[i].name, bucket) == 0)
-            store->buckets[i].asked = true;
-    pthread_cond_broadcast(&store->changed);
+    store_ask(store, b);
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* Tells the thread to end and waits, within bounds, until it has. */
-static void stop_thread(struct store *store)
+/* Tells the threads to end and waits, within bounds, until they have. */
+static void stop_threads(struct store *store)
 {
     mono until = mono_add_ms(clock_mono(), DESTROY_MS);
-    struct timespec ts = {until.us / 1000000, until.us % 1000000 * 1000};
 
     pthread_mutex_lock(&store->mutex);
     store->stopping = true;
     pthread_cond_broadcast(&store->changed);
-    while (store->started && !store->finished)
-        if (pthread_cond_timedwait(&store->changed, &store->mutex, &ts) == ETIMEDOUT)
-            break;
+    pthread_cond_broadcast(&store->work);
+    pthread_cond_broadcast(&store->room);
+    while (store->running > 0 && mono_before(clock_mono(), until))
+        store_wait(store, &store->changed, until);
     pthread_mutex_unlock(&store->mutex);
 }
 
@@ -548,19 +597,19 @@ void store_destroy(struct store *store)
     if (!store)
         return;
     MAGIC_CHECK(store, STORE_MAGIC);
-    stop_thread(store);
+    stop_threads(store);
     inbox_destroy(store->inbox); /* nothing is posted once stopping is set */
     store->inbox = NULL;
     pthread_mutex_lock(&store->mutex);
-    orphan = store->orphan = store->started && !store->finished;
-    if (orphan)
-        pthread_detach(store->thread);
+    orphan = store->orphan = store->running > 0;
+    for (unsigned i = 0; i < store->thread_count && orphan; i++)
+        pthread_detach(store->threads[i]);
     pthread_mutex_unlock(&store->mutex);
     if (orphan) {
         log_write(LOG_WARN, "store: a call does not end; its thread is left behind");
         return;
     }
-    if (store->started)
-        pthread_join(store->thread, NULL);
+    for (unsigned i = 0; i < store->thread_count; i++)
+        pthread_join(store->threads[i], NULL);
     release(store);
 }

@@ -126,6 +126,7 @@ static wb_status take_context(struct connection *c, const cJSON *tree, const cha
 static wb_status load_context(struct connection *c, const char *name, char *why)
 {
     char path[PATH_MAX], rest[300], *text;
+    const char *wrong;
     size_t length;
     cJSON *tree;
     wb_status status;
@@ -138,8 +139,8 @@ static wb_status load_context(struct connection *c, const char *name, char *why)
     text = read_file(path, &length);
     if (!text)
         return refuse(why, errno == ENOENT ? WB_NOT_FOUND : WB_IO, path, strerror(errno));
-    tree = json_read(span_of(text, length));
-    status = tree ? take_context(c, tree, path, why) : refuse(why, WB_INVALID, path, "not JSON");
+    tree = json_read(span_of(text, length), &wrong);
+    status = tree ? take_context(c, tree, path, why) : refuse(why, WB_INVALID, path, wrong);
     cJSON_Delete(tree);
     free(text);
     return status;

@@ -1,6 +1,6 @@
 #include "wire/control.h"
 
-#include <cjson/cJSON.h>
+#include "wire/json_read.h"
 
 static wb_status member(const cJSON *root, const char *name, char *out, size_t size)
 {
@@ -23,8 +23,10 @@ wb_status control_body_parse(struct span json, struct control_body *out)
     memset(out, 0, sizeof *out);
     if (json.len == 0)
         return WB_OK;
-    root = cJSON_ParseWithLength(json.ptr, json.len);
-    if (cJSON_IsObject(root) && member(root, "service", out->service, sizeof out->service) == WB_OK)
+    root = json_read(json, NULL);
+    if (cJSON_IsObject(root) &&
+        member(root, "service", out->service, sizeof out->service) == WB_OK &&
+        member(root, "session", out->session, sizeof out->session) == WB_OK)
         status = member(root, "request_id", out->request_id, sizeof out->request_id);
     cJSON_Delete(root);
     return status;

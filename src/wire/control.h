@@ -9,6 +9,7 @@
 struct control_body { /* "" where absent or null */
     char service[WB_NAME_MAX + 1];
     char request_id[WB_REQUEST_ID_MAX + 1];
+    char session[WB_LONG_NAME_MAX + 1];
 };
 
 /* An empty payload is an empty object. WB_INVALID: not an object, or a member of the wrong type or

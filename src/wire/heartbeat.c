@@ -7,7 +7,8 @@
  *
  * Before a library sees a byte, its weak spots are closed: msgpack-c allocates what an array's
  * header claims, so msgpack_sane() first walks the bytes and holds every count against what is
- * really there, and bounds the depth; json_read() bounds depth and refuses NULs.
+ * really there, and bounds the depth; json_read() bounds depth and refuses NULs and bytes
+ * that are not UTF-8.
  *
  * Decoding has two passes. The first takes scalars and remembers the containers (of a key given
  * twice the last wins; each must be good). The second knows all sizes, allocates one block, and
@@ -27,8 +28,8 @@
 #include "wire/json.h"
 #include "wire/json_read.h"
 #include "wire/name.h"
+#include "wire/utf8.h"
 
-#define COUNT_MAX 2147483647
 #define AT(member) offsetof(struct heartbeat, member)
 #define NAME(text)                                                                                 \
     {                                                                                              \
@@ -43,22 +44,23 @@ const struct heartbeat_field heartbeat_fields[HF_COUNT] = {
     [HF_STATE] = {NAME("state"), HK_STATE, 0, 0, 0, "ready, busy, draining or leaving"},
     [HF_INTERVAL_MS] = {NAME("interval_ms"), HK_U32, AT(interval_ms), 100, 60000,
                         "an integer, 100 to 60000"},
-    [HF_CAPACITY] = {NAME("capacity"), HK_U32, AT(capacity), 0, COUNT_MAX,
+    [HF_CAPACITY] = {NAME("capacity"), HK_U32, AT(capacity), 0, HEARTBEAT_COUNT_MAX,
                      "an integer, 0 to 2147483647"},
-    [HF_INFLIGHT] = {NAME("inflight"), HK_U32, AT(inflight), 0, COUNT_MAX,
+    [HF_INFLIGHT] = {NAME("inflight"), HK_U32, AT(inflight), 0, HEARTBEAT_COUNT_MAX,
                      "an integer, 0 to 2147483647"},
     [HF_INFLIGHT_BY] = {NAME("inflight_by"), HK_INFLIGHT_BY, 0, 0, 0,
                         "a map of at most 1024 router ids to 0..1000000"},
-    [HF_QUEUED] = {NAME("queued"), HK_U32, AT(queued), 0, COUNT_MAX, "an integer, 0 to 2147483647"},
+    [HF_QUEUED] = {NAME("queued"), HK_U32, AT(queued), 0, HEARTBEAT_COUNT_MAX,
+                   "an integer, 0 to 2147483647"},
     [HF_WEIGHT] = {NAME("weight"), HK_U32, AT(weight), 1, 1000, "an integer, 1 to 1000"},
     [HF_CLASS] = {NAME("class"), HK_CLASS, 0, 0, 0, "text, up to 64 of [A-Za-z0-9_-]"},
     [HF_RANKS] = {NAME("ranks"), HK_RANKS, 0, 0, HEARTBEAT_RANKS_MAX,
                   "a count 0 to 4096, or the list 0..n-1"},
     [HF_ADAPTERS] = {NAME("adapters"), HK_ADAPTERS, 0, 0, 0,
                      "a list of at most 1024 names of printable ASCII"},
-    [HF_ADAPTER_SLOTS] = {NAME("adapter_slots"), HK_U32, AT(adapter_slots), 0, COUNT_MAX,
+    [HF_ADAPTER_SLOTS] = {NAME("adapter_slots"), HK_U32, AT(adapter_slots), 0, HEARTBEAT_COUNT_MAX,
                           "an integer, 0 to 2147483647"},
-    [HF_META] = {NAME("meta"), HK_META, 0, 0, 0, "a map, at most 4096 bytes as JSON"},
+    [HF_META] = {NAME("meta"), HK_META, 0, 0, 0, "a map of UTF-8, at most 4096 bytes as JSON"},
 };
 
 /* One value of either encoding. */
@@ -77,11 +79,20 @@ struct value {
 /* Called per member; key is empty in lists, ptr NULL if the key is no text. False stops. */
 typedef bool (*member_fn)(void *arg, struct span key, const struct value *value);
 
+#define EXACT_MAX (1LL << 53) /* up to here a double, so JSON, holds every integer */
+
 static struct value value_of_double(double d)
 {
-    if (fabs(d) <= 9007199254740992.0 && floor(d) == d)
+    if (fabs(d) <= (double)EXACT_MAX && floor(d) == d)
         return (struct value){.type = VT_INTEGER, .integer = (int64_t)d};
     return (struct value){.type = VT_NUMBER, .number = d};
+}
+
+static struct value value_of_integer(int64_t i)
+{
+    if (i < -EXACT_MAX || i > EXACT_MAX)
+        return (struct value){.type = VT_NUMBER, .number = (double)i};
+    return (struct value){.type = VT_INTEGER, .integer = i};
 }
 
 static struct value value_of_packed(const msgpack_object *o)
@@ -99,13 +110,9 @@ static struct value value_of_packed(const msgpack_object *o)
     case MSGPACK_OBJECT_POSITIVE_INTEGER:
         if (o->via.u64 > INT64_MAX)
             return (struct value){.type = VT_NUMBER, .number = (double)o->via.u64};
-        v.type = VT_INTEGER;
-        v.integer = (int64_t)o->via.u64;
-        break;
+        return value_of_integer((int64_t)o->via.u64);
     case MSGPACK_OBJECT_NEGATIVE_INTEGER:
-        v.type = VT_INTEGER;
-        v.integer = o->via.i64;
-        break;
+        return value_of_integer(o->via.i64);
     case MSGPACK_OBJECT_FLOAT32:
     case MSGPACK_OBJECT_FLOAT64:
         return value_of_double(o->via.f64);
@@ -319,7 +326,8 @@ static bool take_field(void *arg, struct span key, const struct value *v)
     return good || refuse(d, field);
 }
 
-/* Writes a value as JSON; a msgpack bin, ext or key that is no text has no such form. */
+/* Writes a value as JSON. A msgpack bin, ext or key that is no text has no such form; a text that
+ * no reader of JSON would take (json_read) is refused here as well. */
 struct rewrite {
     struct json j;
     unsigned depth;
@@ -327,11 +335,16 @@ struct rewrite {
 
 static bool rewrite_value(struct rewrite *w, const char *key, const struct value *v);
 
+static bool is_good_text(struct span text)
+{
+    return utf8_bad_at(text) == text.len && !memchr(text.ptr, '\0', text.len);
+}
+
 static bool rewrite_member(void *arg, struct span key, const struct value *v)
 {
     char name[WB_LONG_NAME_MAX + 1];
 
-    if (!key.ptr || key.len > WB_LONG_NAME_MAX || memchr(key.ptr, '\0', key.len))
+    if (!key.ptr || key.len > WB_LONG_NAME_MAX || !is_good_text(key))
         return false;
     memcpy(name, key.ptr, key.len);
     name[key.len] = '\0';
@@ -362,6 +375,7 @@ static bool rewrite_value(struct rewrite *w, const char *key, const struct value
         json_double(&w->j, key, v->number);
         break;
     case VT_TEXT:
+        good = is_good_text(v->text);
         json_text(&w->j, key, v->text);
         break;
     case VT_LIST:
@@ -627,12 +641,13 @@ static wb_status decode_msgpack(struct span bytes, struct heartbeat *hb, char *w
 
 static wb_status decode_json(struct span bytes, struct heartbeat *hb, char *why)
 {
-    cJSON *tree = json_read(bytes);
+    const char *wrong;
+    cJSON *tree = json_read(bytes, &wrong);
     struct value top;
     wb_status status;
 
     if (!tree) {
-        snprintf(why, 128, "heartbeat: malformed JSON, a NUL, or nested deeper than 16");
+        snprintf(why, 128, "heartbeat: %s", wrong);
         return WB_INVALID;
     }
     top = value_of_json(tree);

@@ -17,6 +17,7 @@ extern const char *const heartbeat_state_names[HB_STATE_COUNT];
 #define HEARTBEAT_SIZE_MAX 65536
 #define HEARTBEAT_ADAPTERS_MAX 1024
 #define HEARTBEAT_RANKS_MAX 4096
+#define HEARTBEAT_COUNT_MAX 2147483647 /* of capacity, inflight, queued, adapter_slots */
 #define HEARTBEAT_ROUTERS_MAX 1024
 #define HEARTBEAT_INTERVAL_DEFAULT_MS 5000
 

@@ -57,7 +57,7 @@ static bool is_good(const struct heartbeat *hb)
             return false;
     }
     if (hb->has_meta) {
-        cJSON *meta = json_read(hb->meta);
+        cJSON *meta = json_read(hb->meta, NULL);
         bool is_map = cJSON_IsObject(meta);
 
         cJSON_Delete(meta);
@@ -111,7 +111,7 @@ static int pack_json(msgpack_packer *p, const cJSON *item)
 
 static int pack_meta(msgpack_packer *p, struct span meta)
 {
-    cJSON *tree = json_read(meta);
+    cJSON *tree = json_read(meta, NULL);
     int failed = cJSON_IsObject(tree) ? pack_json(p, tree) : -1;
 
     cJSON_Delete(tree);

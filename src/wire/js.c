@@ -124,7 +124,7 @@ wb_status js_ack_parse(struct span json, struct js_ack *out)
     if (ack_fast(json, out))
         return WB_OK;
     *out = (struct js_ack){.stream = SPAN_EMPTY};
-    tree = json_read(json);
+    tree = json_read(json, NULL);
     if (!tree)
         return WB_INVALID;
     status = ack_slow(json, tree, out);
@@ -220,7 +220,7 @@ static wb_status msg_get(const cJSON *tree, struct js_message *out, struct buf *
 
 wb_status js_msg_get_parse(struct span json, struct js_message *out, struct buf *data)
 {
-    cJSON *tree = json_read(json);
+    cJSON *tree = json_read(json, NULL);
     wb_status status;
 
     *out = (struct js_message){0};
@@ -252,7 +252,7 @@ wb_status js_names_request(struct buf *out, struct span subject)
 
 wb_status js_names_parse(struct span json, void (*fn)(void *arg, struct span name), void *arg)
 {
-    cJSON *tree = json_read(json);
+    cJSON *tree = json_read(json, NULL);
     const cJSON *streams, *one;
     wb_status status = WB_OK;
     int code = 0, err_code = 0;

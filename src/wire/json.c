@@ -2,8 +2,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "wire/json_text.h"
+#include "wire/utf8.h"
 
 #define ONES 0x0101010101010101ULL
 #define HIGHS 0x8080808080808080ULL
@@ -24,25 +26,6 @@ static inline bool plain8(const char *at)
 static inline bool plain1(char c)
 {
     return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
-}
-
-/* Length of the well-formed UTF-8 sequence at the start of n bytes; 0: there is none. */
-static size_t utf8_length(const unsigned char *s, size_t n)
-{
-    size_t len;
-
-    if (s[0] < 0xc2 || s[0] > 0xf4)
-        return 0;
-    len = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    if (n < len)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0; /* overlong, surrogate, beyond U+10FFFF */
-    return len;
 }
 
 enum { ESCAPE_MAX = 6 };
@@ -257,6 +240,8 @@ void json_double(struct json *j, const char *key, double value)
         return;
     }
     n = snprintf(text, sizeof(text), "%.15g", value);
+    if (strtod(text, NULL) != value)
+        n = snprintf(text, sizeof(text), "%.17g", value);
     put_raw(j, key, text, (size_t)n);
 }
 

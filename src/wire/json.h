@@ -25,7 +25,7 @@ void json_text_or_null(struct json *j, const char *key, struct span value); /* e
 void json_int(struct json *j, const char *key, int64_t value);
 void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);
-void json_double(struct json *j, const char *key, double value);  /* not finite: null */
+void json_double(struct json *j, const char *key, double value);  /* exact; not finite: null */
 void json_raw(struct json *j, const char *key, struct span text); /* text is valid JSON already */
 WB_MUST_USE wb_status json_status(const struct json *j);
 

@@ -2,48 +2,54 @@
 
 #include <math.h>
 
-/* cJSON recurses to depth 1000 and cuts texts at \u0000: both are refused before it sees them. */
-static bool scan(struct span text)
+#include "wire/utf8.h"
+
+/* cJSON recurses to depth 1000, cuts texts at \u0000 and takes any bytes: all this is refused
+ * before it sees them. NULL: nothing is wrong. */
+static const char *scan(struct span text)
 {
     bool inside = false;
     unsigned depth = 0;
 
+    if (utf8_bad_at(text) < text.len)
+        return "not UTF-8";
     for (size_t i = 0; i < text.len; i++) {
         char c = text.ptr[i];
 
         if (c == '\0')
-            return false;
+            return "a NUL in the text";
         if (inside && c == '\\') {
             if (text.len - i >= 6 && memcmp(text.ptr + i + 1, "u0000", 5) == 0)
-                return false;
+                return "a NUL in the text";
             i++;
         } else if (c == '"') {
             inside = !inside;
         } else if (!inside && (c == '{' || c == '[')) {
             if (++depth > JSON_DEPTH_MAX)
-                return false;
+                return "nested deeper than 16";
         } else if (!inside && (c == '}' || c == ']') && depth) {
             depth--;
         }
     }
-    return true;
+    return NULL;
 }
 
-cJSON *json_read(struct span text)
+cJSON *json_read(struct span text, const char **why)
 {
-    const char *end = NULL;
-    cJSON *tree;
+    const char *end = NULL, *wrong = text.len ? scan(text) : "empty";
+    cJSON *tree = NULL;
 
-    if (text.len == 0 || !scan(text))
-        return NULL;
-    tree = cJSON_ParseWithLengthOpts(text.ptr, text.len, &end, 0);
-    if (!tree)
-        return NULL;
-    while (end < text.ptr + text.len && (unsigned char)*end <= ' ')
+    if (!wrong) {
+        wrong = "malformed JSON";
+        tree = cJSON_ParseWithLengthOpts(text.ptr, text.len, &end, 0);
+    }
+    while (tree && end < text.ptr + text.len && (unsigned char)*end <= ' ')
         end++;
-    if (end == text.ptr + text.len)
+    if (tree && end == text.ptr + text.len)
         return tree;
     cJSON_Delete(tree);
+    if (why)
+        *why = wrong;
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* Reading JSON from outside through cJSON, with the bounds that cJSON lacks. Private to wire. */
+/* Reading JSON from outside through cJSON, with the bounds that cJSON lacks. */
 #ifndef WIRE_JSON_READ_H
 #define WIRE_JSON_READ_H
 
@@ -10,9 +10,9 @@
 
 #define JSON_DEPTH_MAX 16
 
-/* The tree (cJSON_Delete), or NULL: not JSON, something behind it, deeper than JSON_DEPTH_MAX, a
- * NUL in a text, or no memory. */
-cJSON *json_read(struct span text);
+/* The tree (cJSON_Delete), or NULL: not JSON, something behind it, bytes that are not UTF-8, deeper
+ * than JSON_DEPTH_MAX, a NUL in a text, or no memory. *why says which (why NULL: nobody asks). */
+cJSON *json_read(struct span text, const char **why);
 /* An integral number within +-2^53. */
 bool json_integer(const cJSON *item, int64_t *out);
 /* The member's text; empty if it is missing or no text. Lives in the tree. */

@@ -71,6 +71,36 @@ size_t name_to_key(struct span name, char *out, size_t size)
     return n;
 }
 
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+size_t name_from_key(struct span key, char *out, size_t size)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < key.len; i++) {
+        int c = (unsigned char)key.ptr[i];
+
+        if (c == '=') {
+            int high = key.len - i > 2 ? hex_value(key.ptr[i + 1]) : -1;
+            int low = key.len - i > 2 ? hex_value(key.ptr[i + 2]) : -1;
+
+            c = high >= 0 && low >= 0 ? high << 4 | low : -1;
+            i += 2;
+        } else if (!(char_class((unsigned char)c) & IN_ID)) {
+            c = -1;
+        }
+        if (c < 0 || n == size)
+            return 0;
+        out[n++] = (char)c;
+    }
+    return n;
+}
+
 void name_router_default(const char *host, char *out)
 {
     enum { HOST_MAX = 59, RANDOM = 4 };

@@ -148,7 +148,7 @@ static wb_status decode(const cJSON *tree, struct record_brief *out)
 
 wb_status record_decode_brief(struct span json, struct record_brief *out)
 {
-    cJSON *tree = json.len <= 65536 ? json_read(json) : NULL;
+    cJSON *tree = json.len <= 65536 ? json_read(json, NULL) : NULL;
     wb_status status;
 
     memset(out, 0, sizeof(*out));

@@ -23,17 +23,28 @@ class Memory(Case):
         wait_for(lambda: self.known() == 1000, 10, lambda: "1000 workers (%d)" % self.known())
         self.assertLess(self.router.rss_bytes(), IDLE_MAX)
 
-    def test_a_request_in_flight(self):
-        self.ready(hold)
+    def each(self, payload, named=False):
+        """Bytes that a request in flight costs besides its message."""
+        self.ready(hold, hold)  # the bytes out to one worker are limited
         before = self.router.rss_bytes()
-        reply = "_INBOX.memory.x"
+        sent = 0
         for n in range(REQUESTS):
-            self.client.publish("echo.request.x", PAYLOAD, reply)
+            frame = self.client.frame("echo.request.x", payload, "_INBOX.memory.x",
+                                      {"Waybill-Request-Id": "memory-%05d" % n} if named else None)
+            self.client.send(frame)
+            sent += len(frame) - len(b"PUB   1000\r\n\r\n")
         wait_for(lambda: int(self.router.metrics()["waybill_held_requests"]) == REQUESTS, 30,
                  lambda: "%d requests in flight" % REQUESTS)
-        message = len(PAYLOAD) + len(reply) + len("echo.request.x")
-        each = (self.router.rss_bytes() - before) / REQUESTS
-        self.assertLess(each, REQUEST_MAX + message, "%.0f bytes a request with a message of %d" % (each, message))
+        return (self.router.rss_bytes() - before - sent) / REQUESTS
+
+    def test_a_request_in_flight(self):
+        self.assertLess(self.each(b"q" * 128), REQUEST_MAX)
+
+    def test_a_larger_request_in_flight(self):
+        self.assertLess(self.each(b"q" * 1000), REQUEST_MAX)
+
+    def test_a_request_with_an_id_of_the_client_in_flight(self):
+        self.assertLess(self.each(b"q" * 1000, named=True), REQUEST_MAX)
 
 
 if __name__ == "__main__":

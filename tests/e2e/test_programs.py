@@ -3,6 +3,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 import unittest
 
 from case import SLOW, Case, refuse, serve, wait_for
@@ -163,7 +164,7 @@ class Worker(Case):
 
 def daemon(*argv, config=None, folder="/tmp", env=None):
     if config is not None:
-        path = os.path.join(folder, "checked-%d.json" % os.getpid())
+        path = os.path.join(folder, "checked-%d-%d.json" % (os.getpid(), threading.get_ident()))
         with open(path, "w") as f:
             f.write(config if isinstance(config, str) else json.dumps(config))
         argv = [*argv, "-c", path]

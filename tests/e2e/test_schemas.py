@@ -1,6 +1,7 @@
 """Everything JSON that leaves or enters, as the programs really write it, against the schemas, by a standard validator."""
 import json
 import os
+import re
 import unittest
 
 import jsonschema
@@ -125,6 +126,65 @@ class Samples(Case):
                        {**base, "attribution": {"write": "sometimes"}}, {**base, "attribution": {"history": 65}}, {**base, "limits": {"in_flight": 0}}):
             with self.subTest(config=config):
                 self.assertEqual(not list(check.iter_errors(config)), daemon("--check", config=config).returncode == 0)
+
+    # What each kind of value may be, and what it may just not be.
+    TEXTS = ("", "a", "A-Z_9", "x" * 64, "x" * 65, "a b", "a.b", "a..b", ".a", "a.", "*", "a.*", "a.*.b", "a.>", ">", "a.>.b", "a*", "*a", "a>b.c",
+             "a\tb", "a\nb", "a\x7f", "\u00e9", "a\u00a0b", "a\u2028b", "$a", "$SYS.x", "_INBOX", "_INBOX.x", "_INBOXES", "x" * 128, "x" * 129,
+             "x" * 256, "x" * 257, "x" * 512, "x" * 513, "!", "~", "a/b:c")  # none ends in a line feed: Python takes `$` for the place before it, unlike JSON Schema
+    OTHERS = (None, True, 1, -1, 1.5, 1e300, [], {}, "1", [1], ["a"], ["a", "a"], [[]], [None], [99], [100], [999], [1000], [100.5], list(range(100, 132)),
+              list(range(100, 133)))
+
+    @staticmethod
+    def leaves(tree, node, at=()):
+        """(path, schema) of every value; "[]" stands for an element of services or workers."""
+        while "$ref" in node:
+            node = {**tree["$defs"][node["$ref"].rsplit("/", 1)[1]], **{k: v for k, v in node.items() if k != "$ref"}}
+        if "properties" in node:
+            for name, below in node["properties"].items():
+                yield from Samples.leaves(tree, below, at + (name,))
+        elif node.get("type") == "array" and at[-1] in ("services", "workers"):
+            yield from Samples.leaves(tree, node["items"], at + ("[]",))
+        else:
+            yield at, node
+
+    @staticmethod
+    def samples(node):
+        if node.get("type") == "array":
+            lists = tuple([text] for text in Samples.TEXTS)
+            return Samples.OTHERS + lists + tuple(["t%d" % n for n in range(node["maxItems"] + more)] for more in (0, 1) if "maxItems" in node)
+        if node.get("type") == "integer":
+            bounds = (node[name] + more for name in ("minimum", "maximum") for more in (-1, 0, 1))
+            return Samples.OTHERS + tuple(n for n in bounds if abs(n) < 2 ** 53)
+        return Samples.OTHERS + Samples.TEXTS + tuple(node.get("enum", ()))
+
+    def test_every_bound_of_the_schema_is_that_of_check(self):
+        """Each value of each key at its bounds, just over them, and of other types: the schema and --check say the same of its form. One file holds
+        one value for every key, since --check tells all errors at once; what only several keys together show (overlaps, contradictions) it says in
+        other words. Left out are the texts of which a pattern can't say all: addresses."""
+        from test_programs import daemon
+        check = schema("config")
+        keys = [(path, self.samples(node)) for path, node in self.leaves(check.schema, check.schema)
+                if path not in (("nats", "url"), ("monitor", "listen"))]
+        wrong, seen = [], 0
+        for n in range(max(len(values) for _, values in keys)):
+            config, given = {"services": [{"workers": [{}]}]}, {}
+            for path, values in keys:
+                node = config
+                for step in path[:-1]:
+                    node = node[0] if step == "[]" else node.setdefault(step, {})
+                node[path[-1]] = given[path] = values[n % len(values)]
+            refused = {tuple("[]" if type(step) is int else step for step in error.absolute_path) for error in check.iter_errors(config)}
+            said = daemon("--check", config=config).stderr
+            for path, value in given.items():
+                shown = re.escape(".".join(path).replace(".[]", "[0]"))
+                lines = re.findall(r"^.*: %s(?:\[\d+\])*: (?:expected|stands in the list twice).*$" % shown, said, re.M)
+                bad = any(one[:len(path)] == path for one in refused)
+                seen += 1
+                if bad != bool(lines):
+                    wrong.append("%s = %.80r: the schema %s, --check says %.200r" % (
+                        path, value, "refuses" if bad else "accepts", lines or "nothing"))
+        self.assertEqual([], wrong, "\n".join(wrong))
+        self.assertGreater(seen, 2000)
 
 
 if __name__ == "__main__":

@@ -18,20 +18,14 @@ static void round_trip(const struct heartbeat *hb,
     buf_init(&out, 4 * HEARTBEAT_SIZE_MAX);
     CHECK(encode(hb, &out) == WB_OK);
     if (buf_len(&out) <= HEARTBEAT_SIZE_MAX) {
-        wb_status status = heartbeat_decode(buf_span(&out), &again, why);
-
-        /* Bytes of meta that are not UTF-8 grow when written, and may pass a limit then. */
-        CHECK(status == WB_OK || hb->has_meta);
-        if (status != WB_OK) {
-            buf_fini(&out);
-            return;
-        }
+        CHECK(heartbeat_decode(buf_span(&out), &again, why) == WB_OK);
         CHECK(again.epoch == hb->epoch && again.state == hb->state);
         CHECK(again.interval_ms == hb->interval_ms && again.capacity == hb->capacity);
         CHECK(again.inflight == hb->inflight && again.queued == hb->queued);
         CHECK(again.inflight_by_count == hb->inflight_by_count);
         CHECK(again.adapter_count == hb->adapter_count && again.ranks == hb->ranks);
-        CHECK(again.has_meta == hb->has_meta && strcmp(again.class_name, hb->class_name) == 0);
+        CHECK(again.has_meta == hb->has_meta && span_eq(again.meta, hb->meta));
+        CHECK(strcmp(again.class_name, hb->class_name) == 0);
         heartbeat_fini(&again);
     }
     buf_fini(&out);

@@ -12,7 +12,7 @@ MAY = {
     "base": (set(), VALUES, {"uv.h", "uthash.h", "utlist.h"}),
     "wire": ({"base"}, VALUES, {"msgpack.h", "cjson/cJSON.h"}),
     "lane": ({"base"}, VALUES, {"openssl/", "nats.h", "nats/nats.h"}),
-    "store": ({"base"}, VALUES, {"nats.h", "nats/nats.h"}),
+    "store": ({"base"}, VALUES, {"nats.h", "nats/nats.h", "cjson/cJSON.h"}),
     "core": ({"base"}, VALUES, set()),
     "router": ({"core", "wire", "lane", "store", "base"}, VALUES, {"microhttpd.h"}),
     "client": ({"wire", "base"}, PUBLIC, {"nats.h", "nats/nats.h"}),

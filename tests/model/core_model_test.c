@@ -27,7 +27,7 @@ struct live {
     struct request rq;
     bool used;
     unsigned sends;
-    char key[4];
+    char key[4], target[8];
     char sent_to[WB_NAME_MAX + 1];
     enum recall how; /* what a retry of the client asks for */
     char recalled[16];
@@ -79,16 +79,16 @@ static void check_tried(const struct request *rq)
 {
     for (unsigned i = 0; i < rq->tried_count; i++) {
         for (unsigned j = 0; j < i; j++)
-            CHECK(strcmp(rq->tried[i].worker->id, rq->tried[j].worker->id) != 0);
+            CHECK(strcmp(rq->tried[i]->id, rq->tried[j]->id) != 0);
         if (rq->charge.worker != NULL)
-            CHECK(strcmp(rq->tried[i].worker->id, rq->charge.worker->id) != 0);
+            CHECK(strcmp(rq->tried[i]->id, rq->charge.worker->id) != 0);
     }
 }
 
 static bool naive_tried(const struct request *rq, const struct worker *w)
 {
     for (unsigned i = 0; i < rq->tried_count; i++)
-        if (strcmp(rq->tried[i].worker->id, w->id) == 0)
+        if (strcmp(rq->tried[i]->id, w->id) == 0)
             return true;
     return false;
 }
@@ -105,7 +105,7 @@ static void count_other(void *arg, struct worker *w)
     struct others *others = arg;
 
     if (naive_routable(w) && !naive_tried(others->rq, w) &&
-        strcmp(w->id, others->rq->recalled) != 0)
+        !span_eq_str(others->rq->recalled, w->id))
         others->untried++;
 }
 
@@ -118,7 +118,7 @@ static void check_recall(const struct live *live, bool moved)
     bool is_named = live->how && strcmp(rq->charge.worker->id, live->recalled) == 0;
     struct others others = {rq, 0};
 
-    if (rq->target[0] && !rq->recall) {
+    if (rq->target.len && !rq->recall) {
         CHECK(rq->reason == REASON_TARGET);
         return;
     }
@@ -151,6 +151,9 @@ static void follow(struct live *live, struct next next)
     for (;;) {
         check_tried(rq);
         switch (next.kind) {
+        case NEXT_REBIND: /* only a pin asks for it */
+            CHECK(false);
+            return;
         case NEXT_CHOSEN: {
             struct worker *first = rq->charge.worker;
             char before[WB_NAME_MAX + 1];
@@ -158,7 +161,7 @@ static void follow(struct live *live, struct next next)
 
             CHECK(first->state == WORKER_READY && first->discovered);
             CHECK(first->capacity == 0 || worker_load_count(first) <= first->capacity);
-            CHECK(rq->recall || rq->target[0] == '\0' || strcmp(rq->target, first->id) == 0);
+            CHECK(rq->recall || rq->target.len == 0 || span_eq_str(rq->target, first->id));
             check_recall(live, false);
             strcpy(before, first->id);
             if (vanish)
@@ -167,9 +170,9 @@ static void follow(struct live *live, struct next next)
             if (vanish && next.kind == NEXT_SEND) {
                 CHECK(strcmp(rq->charge.worker->id, before) != 0);
                 CHECK(rq->rank == -1 && rq->reason == REASON_FALLBACK);
-                CHECK(rq->recall || !rq->target[0]);
+                CHECK(rq->recall || !rq->target.len);
                 check_recall(live, true);
-                CHECK(rq->tried[rq->tried_count - 1].cause == CAUSE_GONE);
+                CHECK(rq->tried_causes[rq->tried_count - 1] == CAUSE_GONE);
                 fallbacks++;
             }
             continue;
@@ -189,7 +192,7 @@ static void follow(struct live *live, struct next next)
             CHECK(rq->state == REQUEST_PAUSED && next.at.us <= now.us + 1000000);
             if (next.at.us > now.us)
                 return; /* an event picks it up */
-            next = request_choose(rq, (mono){0}, now);
+            next = request_choose(rq, NULL, (mono){0}, now);
             continue;
         case NEXT_WAIT:
             CHECK(rq->state == REQUEST_WAITING);
@@ -350,7 +353,6 @@ static void compare(void)
 
 static void start_request(void)
 {
-    char target[16] = "";
     struct request_params params = {.target_rank = -1};
     struct live *live = NULL;
 
@@ -359,14 +361,14 @@ static void start_request(void)
             live = &lives[i];
     if (live == NULL)
         return;
+    memset(live, 0, sizeof(*live));
     if (below(5) == 0)
-        snprintf(target, sizeof(target), "w%u", below(ids));
+        snprintf(live->target, sizeof(live->target), "w%u", below(ids));
     if (below(20) == 0)
         params.target_rank = (int32_t)below(3);
-    params.target = span_str(target);
+    params.target = span_str(live->target);
     params.idempotent = below(2);
     params.one_way = below(10) == 0;
-    memset(live, 0, sizeof(*live));
     live->used = true;
     snprintf(live->key, sizeof(live->key), "%u", below(100));
     params.key = span_str(live->key);
@@ -374,18 +376,18 @@ static void start_request(void)
     if (below(3) == 0) {
         enum recall how = below(2) ? RECALL_AVOID : RECALL_PREFER;
 
-        live->how = target[0] ? RECALL_NONE : how; /* a target wins */
+        live->how = live->target[0] ? RECALL_NONE : how; /* a target wins */
         live->recalled_rank = (int32_t)below(3) - 1;
         snprintf(live->recalled, sizeof(live->recalled), "w%u", below(ids));
         request_recall(&live->rq, how, span_str(live->recalled), live->recalled_rank);
     }
     pool_note_request(pool, now);
     if (below(4) == 0) {
-        struct advice advice = request_advise(&live->rq, now);
+        struct advice advice = request_advise(&live->rq, NULL, now);
         struct next next;
 
         CHECK((advice.worker == NULL) == (advice.error != WB_OK));
-        next = request_choose(&live->rq, (mono){0}, now);
+        next = request_choose(&live->rq, NULL, (mono){0}, now);
         CHECK((next.kind == NEXT_CHOSEN) == (advice.worker != NULL));
         CHECK(next.kind != NEXT_CHOSEN || advice.worker == live->rq.charge.worker);
         CHECK(next.kind != NEXT_FAIL || next.error == advice.error);
@@ -393,7 +395,7 @@ static void start_request(void)
         follow(live, next);
         return;
     }
-    follow(live, request_choose(&live->rq, (mono){0}, now));
+    follow(live, request_choose(&live->rq, NULL, (mono){0}, now));
 }
 
 static void request_event(struct live *live)
@@ -427,7 +429,7 @@ static void request_event(struct live *live)
             finish(live);
         break;
     case REQUEST_PAUSED:
-        follow(live, request_choose(rq, (mono){0}, now));
+        follow(live, request_choose(rq, NULL, (mono){0}, now));
         break;
     default:
         finish(live);

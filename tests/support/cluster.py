@@ -21,6 +21,7 @@ from .waiting import wait_for
 ROOT = servers.ROOT
 PREFIX = "waybill"
 BUCKET = "waybill_attribution"
+SESSIONS = "waybill_sessions"
 PASSWORD = "secret"
 SLOW = 4 if os.environ.get("WAYBILL_SLOW") else 1  # sanitizers: bounds, not expectations, are this much longer
 
@@ -61,7 +62,7 @@ def static_permissions(service, worker, subject, prefix=PREFIX):
     return ["%s.reply.%s.%s.>" % (prefix, service, worker)], [subject]
 
 
-def router_permissions(services, router, statics=(), buckets=(BUCKET,), prefix=PREFIX):
+def router_permissions(services, router, statics=(), buckets=(BUCKET, SESSIONS), prefix=PREFIX):
     publish = ["%s.worker.>" % prefix, "%s.announce" % prefix, "%s.event.>" % prefix, "_INBOX.>",
                "$JS.API.STREAM.NAMES"] + list(statics)
     for b in buckets:
@@ -79,7 +80,7 @@ def router_permissions(services, router, statics=(), buckets=(BUCKET,), prefix=P
     return publish, subscribe
 
 
-def operator_permissions(prefix=PREFIX, buckets=(BUCKET,)):
+def operator_permissions(prefix=PREFIX, buckets=(BUCKET, SESSIONS)):
     publish = ["%s.admin.show.>" % prefix, "%s.admin.do.>" % prefix, "$SRV.>", "$JS.API.STREAM.NAMES"]
     for b in buckets:
         publish += ["$JS.API.STREAM.INFO.KV_%s" % b, "$JS.API.STREAM.MSG.GET.KV_%s" % b,
@@ -182,8 +183,9 @@ class Process:
 
 
 class Server(Process):
-    def __init__(self, fabric, binary, port, config, name="nats-server"):
-        self.binary, self.port = binary, port
+    def __init__(self, fabric, binary, port, config, name="nats-server", host="127.0.0.1"):
+        self.binary, self.port, self.host = binary, port, host
+        self.silent = config.get("tls", {}).get("handshake_first") is True  # says nothing before the client's TLS
         self.config_path = os.path.join(fabric.dir, name + ".json")
         self.write(config)
         super().__init__(fabric, name, [binary, "-c", self.config_path], ordinary_end=False)
@@ -198,8 +200,10 @@ class Server(Process):
         def up():
             if not self.running:
                 raise AssertionError("nats-server ended\n" + self.tail())
+            if self.silent:
+                return "Server is ready" in self.output()
             try:
-                with socket.create_connection(("127.0.0.1", self.port), 1) as s:
+                with socket.create_connection((self.host, self.port), 1) as s:
                     return s.recv(4) == b"INFO"
             except OSError:
                 return False
@@ -275,19 +279,28 @@ class Fabric:
     """A server and all that a test runs on it."""
 
     def __init__(self, services=None, workers=("w1", "w2", "w3", "w4", "w5", "w6"), routers=("router-1", "router-2"),
-                 statics=None, jetstream=True, server_extra=None, tls=None, binary=None, extra_users=()):
+                 statics=None, jetstream=True, server_extra=None, tls=None, binary=None, extra_users=(), host="127.0.0.1"):
         self.services = services or {"echo": ["echo.request.>"]}
         self.worker_ids, self.router_ids = workers, routers
         self.statics = statics or {}  # (service, id) -> subject
         self.jetstream, self.server_extra, self.tls = jetstream, dict(server_extra or {}), tls
         self.extra_users = list(extra_users)
+        self.host = host
         self.dir = tempfile.mkdtemp(prefix="waybill-e2e.")
         self.processes, self.clients = [], []
         self.operator = None
         self.binary = binary or server_binary()
         self.port = free_port()
         self.passwords = {}
-        self.server = Server(self, self.binary, self.port, self.server_config())
+        self.prepare()
+        self.server = Server(self, self.binary, self.port, self.server_config(), host=self.host)
+
+    def prepare(self):
+        """What a kind of fabric makes before its server starts."""
+
+    @property
+    def address(self):
+        return ("[%s]:%d" if ":" in self.host else "%s:%d") % (self.host, self.port)
 
     # -- the server
 
@@ -305,7 +318,7 @@ class Fabric:
             users.append(make("%s-%s" % (service, worker), static_permissions(service, worker, subject)))
         users += self.extra_users
         account = {"users": users}
-        config = {"listen": "127.0.0.1:%d" % self.port, "server_name": "test",
+        config = {"listen": self.address, "server_name": "test",
                   "accounts": {"APP": account, "SYS": {"users": [make("system")]}}, "system_account": "SYS"}
         if self.jetstream:
             account["jetstream"] = "enabled" if self.jetstream is True else self.jetstream
@@ -323,12 +336,12 @@ class Fabric:
         self.server.kill() if crash else self.server.terminate()
 
     def start_server(self, config=None):
-        self.server = Server(self, self.binary, self.port, config or self.server_config())
+        self.server = Server(self, self.binary, self.port, config or self.server_config(), host=self.host)
 
     # -- parties
 
     def client(self, name="client", **options):
-        client = Client(self.port, name, self.passwords.get(name, PASSWORD), name=name, **options)
+        client = Client(self.port, name, self.passwords.get(name, PASSWORD), name=name, host=self.host, **options)
         self.clients.append(client)
         return client
 
@@ -337,14 +350,14 @@ class Fabric:
         return Bucket(self.client("test"))
 
     def env(self, name):
-        return {"NATS_URL": "nats://127.0.0.1:%d" % self.port, "NATS_USER": name,
+        return {"NATS_URL": "nats://" + self.address, "NATS_USER": name,
                 "NATS_PASSWORD": self.passwords.get(name, PASSWORD)}
 
     def router_config(self, name="router-1", services=None, **sections):
         if services is None:
             services = [{"name": service, "subjects": subjects} for service, subjects in self.services.items()]
         config = {"router": {"id": name, "start_wait_ms": 200, "drain_ms": 5000},
-                  "nats": {"url": "nats://127.0.0.1:%d" % self.port},
+                  "nats": {"url": "nats://" + self.address},
                   "services": services, "monitor": {"listen": "127.0.0.1:%d" % free_port()}}
         for key, section in sections.items():
             config[key] = {**config.get(key, {}), **section} if isinstance(section, dict) else section

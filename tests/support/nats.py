@@ -101,7 +101,8 @@ class Subscription:
 
 class Client:
     def __init__(self, port, user=None, password=None, host="127.0.0.1", tls=None, inbox="_INBOX",
-                 receive_buffer=None, name="test"):
+                 receive_buffer=None, name="test", tls_first=False, sign_in=None):
+        """sign_in(nonce) gives fields of CONNECT in place of user and password."""
         self.errors, self.subscriptions = [], {}
         self.arrived = threading.Condition()
         self.info, self.closed = None, False
@@ -110,13 +111,15 @@ class Client:
         self._reading = threading.Event()
         self._reading.set()
         self.inbox_root = "%s.%s" % (inbox, secrets.token_hex(8))
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self._socket.settimeout(10)
         self._socket.connect((host, port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
+        if tls_first:
+            self._socket, tls = tls.wrap_socket(self._socket, server_hostname="localhost"), None
         line = self._read_line()
         if not line.startswith(b"INFO "):
             raise ConnectionError("no INFO: %r" % line)
@@ -125,7 +128,9 @@ class Client:
             self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
         options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "echo": True,
                    "protocol": 1, "lang": "test", "version": "1", "name": name}
-        if user is not None:
+        if sign_in is not None:
+            options.update(sign_in(self.info.get("nonce", "")))
+        elif user is not None:
             options.update(user=user, **{"pass": password})
         self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
         line = self._read_line()

@@ -244,6 +244,33 @@ START_TEST(hash_is_the_same_in_every_router_and_moves_little)
 }
 END_TEST
 
+START_TEST(hash_is_the_same_after_a_thousand_came_and_went)
+{
+    static char before[2000]; /* the id's digit */
+    char id[16];
+
+    open_pool(POLICY_HASH);
+    ready("w0", 1);
+    ready("w1", 100);
+    for (unsigned key = 0; key < 2000; key++)
+        before[key] = by_key(key)->id[1];
+    registry_destroy(registry);
+
+    open_pool(POLICY_HASH);
+    for (int i = 1000; i-- > 0;) {
+        snprintf(id, sizeof(id), "w%d", i);
+        ready(id, i == 0 ? 1 : 100);
+    }
+    for (int i = 2; i < 1000; i++) {
+        snprintf(id, sizeof(id), "w%d", i);
+        worker(id, 100, 0, NULL, WORKER_LEAVING);
+    }
+    for (unsigned key = 0; key < 2000; key++)
+        ck_assert_int_eq(by_key(key)->id[1], before[key]);
+    registry_destroy(registry);
+}
+END_TEST
+
 START_TEST(hash_keeps_to_its_bound_even_for_one_key)
 {
     static struct charge charges[1000];
@@ -329,6 +356,7 @@ int main(void)
     tcase_add_test(tests, least_loaded_divides_by_weight_and_draws_among_ties);
     tcase_add_test(tests, device_weighted_follows_the_formula);
     tcase_add_test(tests, hash_is_the_same_in_every_router_and_moves_little);
+    tcase_add_test(tests, hash_is_the_same_after_a_thousand_came_and_went);
     tcase_add_test(tests, hash_keeps_to_its_bound_even_for_one_key);
     tcase_add_test(tests, hash_finds_the_last_free_one);
     tcase_add_loop_test(tests, tried_ones_are_never_chosen, 0, POLICY_DIRECT);

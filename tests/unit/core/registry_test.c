@@ -155,6 +155,55 @@ START_TEST(no_interval_is_missed_while_the_link_is_down_or_the_loop_late)
 }
 END_TEST
 
+static unsigned asked;
+
+static void on_prove(void *arg, mono when)
+{
+    (void)arg;
+    (void)when;
+    asked++;
+}
+
+/* The link was frozen, not down: every worker was lost, and its requests with it. */
+START_TEST(silence_counts_only_on_a_link_that_brings_something)
+{
+    mono overdue;
+
+    asked = 0;
+    registry->options.events.prove_link = on_prove;
+    beat("a", 1, WORKER_READY);
+    beat("b", 1, WORKER_READY);
+    pass_ms(3000);
+    overdue = now;
+    ck_assert_uint_eq(asked, 2);
+    pass_ms(20000);
+    ck_assert_uint_gt(asked, 2); /* asked again: the answer may have got lost */
+    ck_assert_uint_eq(pool_discovered(pool), 2);
+    ck_assert_uint_eq(events[WORKER_EVENT_LOST], 0);
+    /* Proved for a time before they were overdue: says nothing. */
+    registry_link_proved(registry, mono_add_ms(overdue, -1), now);
+    pass_ms(0);
+    ck_assert_uint_eq(pool_discovered(pool), 2);
+    /* A word of one was on the way. */
+    worker_alive(find("b"), now);
+    registry_link_proved(registry, now, now);
+    pass_ms(0);
+    ck_assert_ptr_null(find("a"));
+    ck_assert_ptr_nonnull(find("b"));
+    /* And a link that turns out to be down excuses all. */
+    pass_ms(3000);
+    registry_link(registry, false, now);
+    registry_link(registry, true, now);
+    registry_link_proved(registry, now, now);
+    pass_ms(2999);
+    ck_assert_ptr_nonnull(find("b"));
+    pass_ms(1);
+    registry_link_proved(registry, now, now);
+    pass_ms(0);
+    ck_assert_ptr_null(find("b"));
+}
+END_TEST
+
 START_TEST(a_higher_epoch_ends_the_lower_ones_attempts_and_counts_from_zero)
 {
     struct charge old[2] = {{0}}, fresh = {0};
@@ -437,6 +486,7 @@ int main(void)
     tcase_add_test(tests, three_missed_intervals_lose_a_worker_and_its_unanswered_attempts);
     tcase_add_test(tests, begun_streams_outlive_missed_intervals_but_not_leaving);
     tcase_add_test(tests, no_interval_is_missed_while_the_link_is_down_or_the_loop_late);
+    tcase_add_test(tests, silence_counts_only_on_a_link_that_brings_something);
     tcase_add_test(tests, a_higher_epoch_ends_the_lower_ones_attempts_and_counts_from_zero);
     tcase_add_test(tests, an_old_epochs_charge_never_touches_the_new_count);
     tcase_add_test(tests, busy_is_routable_and_draining_is_not);

@@ -9,6 +9,7 @@
 
 #include "core/registry.h"
 #include "daemon/config.h"
+#include "wire/heartbeat.h"
 
 static struct config config;
 static struct config_errors errors;
@@ -392,6 +393,26 @@ START_TEST(comments_keep_lines_and_columns)
 }
 END_TEST
 
+START_TEST(a_file_that_is_not_utf8_is_refused_with_its_place)
+{
+    char value[] = "{\n \"services\": [\"\xff\"]}", comment[] = "{} // \xe9",
+         good[] = "{} // \xc3\xa9";
+
+    ck_assert_ptr_null(config_text_parse(value, strlen(value), &errors));
+    ck_assert_str_eq(errors.items[0].text, "line 2, column 16: a byte that is not UTF-8");
+    clear();
+    /* Comments are blanked before: JSON never sees them. */
+    for (int i = 0; i < 2; i++) {
+        char *text = i ? good : comment;
+        cJSON *root = config_text_parse(text, strlen(text), &errors);
+
+        ck_assert_ptr_nonnull(root);
+        cJSON_Delete(root);
+    }
+    clear();
+}
+END_TEST
+
 START_TEST(table_is_sound)
 {
     for (unsigned i = 0; i < config_key_count; i++) {
@@ -426,42 +447,160 @@ static const cJSON *resolve(const cJSON *root, const cJSON *node)
     return node;
 }
 
-static const cJSON *schema_at(const cJSON *root, const cJSON *node, const char *dotted)
+static const cJSON *member(const cJSON *node, const char *name)
 {
-    char text[128], *part, *save;
-
-    snprintf(text, sizeof text, "%s", dotted);
-    for (part = strtok_r(text, ".", &save); node && part; part = strtok_r(NULL, ".", &save)) {
-        node = cJSON_GetObjectItemCaseSensitive(resolve(root, node), "properties");
-        node = cJSON_GetObjectItemCaseSensitive(node, part);
-    }
-    return node ? resolve(root, node) : NULL;
+    return cJSON_GetObjectItemCaseSensitive(node, name);
 }
 
-/* The published schema knows each key of the table. */
-START_TEST(schema_has_every_key)
+/* The schema's number under `name`, or `absent`. */
+static double number(const cJSON *node, const char *name, double absent)
+{
+    const cJSON *item = member(node, name);
+
+    return cJSON_IsNumber(item) ? item->valuedouble : absent;
+}
+
+static bool is_type(const cJSON *node, const char *type)
+{
+    const char *text = cJSON_GetStringValue(member(node, "type"));
+
+    return text && strcmp(text, type) == 0;
+}
+
+static bool same_words(const cJSON *list, const char *const *words)
+{
+    const cJSON *one = list ? list->child : NULL;
+
+    for (; *words && one; words++, one = one->next)
+        if (!cJSON_IsString(one) || strcmp(one->valuestring, *words) != 0)
+            return false;
+    return !*words && !one;
+}
+
+/* Forms are held against the schema by value in the end-to-end tests; here, that each has its
+ * pattern and none but FORM_ANY and the URLs have no more than a length. */
+static bool same_text(enum config_form form, const cJSON *node)
+{
+    bool has_pattern = member(node, "pattern") != NULL;
+
+    if (!is_type(node, "string"))
+        return false;
+    if (form == FORM_ANY || form == FORM_URLS || form == FORM_LISTEN)
+        return !has_pattern && number(node, "minLength", 0) == 1 &&
+               number(node, "maxLength", 0) == 4096;
+    return has_pattern;
+}
+
+static bool same_list(const struct config_key *key, const cJSON *node)
+{
+    return is_type(node, "array") && number(node, "minItems", 0) == (double)key->min &&
+           number(node, "maxItems", 0) == (double)key->max;
+}
+
+static bool same_values(const cJSON *root, const struct config_key *key, const cJSON *node)
+{
+    const cJSON *items = resolve(root, member(node, "items"));
+
+    switch (key->type) {
+    case TYPE_BOOL:
+        return is_type(node, "boolean");
+    case TYPE_INT:
+        return is_type(node, "integer") && number(node, "minimum", -1) == (double)key->min &&
+               number(node, "maximum", -1) == (double)key->max;
+    case TYPE_TEXT:
+        return same_text(key->form, node);
+    case TYPE_WORD:
+        return same_words(member(node, "enum"), key->words);
+    case TYPE_TEXTS:
+        return same_list(key, node) && cJSON_IsTrue(member(node, "uniqueItems")) &&
+               same_text(key->form, items);
+    case TYPE_BITS:
+        return is_type(node, "array") && cJSON_IsTrue(member(node, "uniqueItems")) &&
+               same_words(member(items, "enum"), key->words);
+    case TYPE_CODES:
+        return same_list(key, node) && cJSON_IsTrue(member(node, "uniqueItems")) &&
+               is_type(items, "integer") && number(items, "minimum", 0) == 100 &&
+               number(items, "maximum", 0) == 999;
+    case TYPE_OBJECTS:
+        return same_list(key, node) && is_type(items, "object");
+    }
+    return false;
+}
+
+/* `own` is the property as it stands, where a default may stand beside a $ref. */
+static bool same_default(const struct config_key *key, const cJSON *own)
+{
+    cJSON *fallback = key->fallback ? cJSON_Parse(key->fallback) : NULL;
+    const cJSON *published = member(own, "default");
+    bool same = fallback ? cJSON_Compare(fallback, published, true) : !published;
+
+    cJSON_Delete(fallback);
+    return same;
+}
+
+static bool is_required(const cJSON *object, const char *name)
+{
+    const cJSON *one;
+
+    cJSON_ArrayForEach(one, member(object, "required")) if (strcmp(one->valuestring, name) ==
+                                                            0) return true;
+    return false;
+}
+
+/* Every property of the schema's object is a key or a group of the table, and means the same.
+ * Returns how many keys it saw. */
+static unsigned hold_against_table(const cJSON *root, const cJSON *object, enum config_scope scope,
+                                   const char *prefix)
+{
+    unsigned seen = 0;
+    const cJSON *own;
+
+    ck_assert_msg(cJSON_IsFalse(member(object, "additionalProperties")), "'%s' is open", prefix);
+    cJSON_ArrayForEach(own, member(object, "properties"))
+    {
+        const cJSON *node = resolve(root, own);
+        const struct config_key *key;
+        char path[128];
+
+        snprintf(path, sizeof path, "%s%s", prefix, own->string);
+        key = config_key_find(scope, path);
+        if (!key && config_key_is_group(scope, path)) {
+            snprintf(path, sizeof path, "%s%s.", prefix, own->string);
+            seen += hold_against_table(root, node, scope, path);
+            continue;
+        }
+        ck_assert_msg(key != NULL, "the schema has %s, which waybilld does not know", path);
+        ck_assert_msg(same_values(root, key, node), "%s: schema and table differ", path);
+        ck_assert_msg(same_default(key, own), "%s: another default in the schema", path);
+        ck_assert_msg(is_required(object, own->string) == key->required, "%s: required?", path);
+        seen++;
+        if (key->type == TYPE_OBJECTS)
+            seen += hold_against_table(root, resolve(root, member(node, "items")), scope + 1, "");
+    }
+    return seen;
+}
+
+/* The published schema and the table are one set of keys, with the same ranges and defaults. */
+START_TEST(schema_and_table_are_the_same)
 {
     static char text[262144];
     FILE *in = fopen(SCHEMA_FILE, "re");
     cJSON *root;
-    const cJSON *scopes[3];
 
-    if (!in)
-        return; /* not published */
+    ck_assert_ptr_nonnull(in);
     root = cJSON_Parse(read_all(in, text, sizeof text));
     fclose(in);
     ck_assert_ptr_nonnull(root);
-    scopes[SCOPE_TOP] = root;
-    scopes[SCOPE_SERVICE] =
-        resolve(root, cJSON_GetObjectItemCaseSensitive(schema_at(root, root, "services"), "items"));
-    scopes[SCOPE_WORKER] =
-        resolve(root, cJSON_GetObjectItemCaseSensitive(
-                          schema_at(root, scopes[SCOPE_SERVICE], "workers"), "items"));
-    for (unsigned i = 0; i < config_key_count; i++)
-        ck_assert_msg(schema_at(root, scopes[config_keys[i].scope], config_keys[i].path) != NULL,
-                      "the schema lacks %s (scope %d)", config_keys[i].path,
-                      (int)config_keys[i].scope);
+    ck_assert_uint_eq(hold_against_table(root, root, SCOPE_TOP, ""), config_key_count);
     cJSON_Delete(root);
+}
+END_TEST
+
+START_TEST(a_static_worker_has_no_more_than_a_heartbeat_may_say)
+{
+    ck_assert_int_eq(config_key_find(SCOPE_WORKER, "ranks")->max, HEARTBEAT_RANKS_MAX);
+    ck_assert_int_eq(config_key_find(SCOPE_WORKER, "adapters")->max, HEARTBEAT_ADAPTERS_MAX);
+    ck_assert_int_eq(config_key_find(SCOPE_WORKER, "capacity")->max, HEARTBEAT_COUNT_MAX);
 }
 END_TEST
 
@@ -483,8 +622,10 @@ int main(void)
     tcase_add_test(tests, what_is_not_built_is_refused_at_start_only);
     tcase_add_test(tests, print_out_has_origins_and_no_secrets);
     tcase_add_test(tests, comments_keep_lines_and_columns);
+    tcase_add_test(tests, a_file_that_is_not_utf8_is_refused_with_its_place);
     tcase_add_test(tests, table_is_sound);
-    tcase_add_test(tests, schema_has_every_key);
+    tcase_add_test(tests, schema_and_table_are_the_same);
+    tcase_add_test(tests, a_static_worker_has_no_more_than_a_heartbeat_may_say);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -47,7 +47,7 @@ START_TEST(headers_that_claim_more_than_there_is)
     refused("\x93\x01\x02\x03", 4, "expected a msgpack map");
     refused("[]", 2, "expected a msgpack map");
     refused("{\"v\":1}x", 8, "malformed");
-    refused("{\"epoch\\u0000\":1}", 16, "malformed");
+    refused("{\"epoch\\u0000\":1}", 16, "a NUL");
 }
 END_TEST
 

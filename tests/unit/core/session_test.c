@@ -1,0 +1,766 @@
+/* The session table: every state meets every event; then the stories of spec section 8, one by one.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "core/session.h"
+
+#define TTL_MS 9000
+#define WAIT_MS 1000
+#define KEY SPAN_LIT("chat.s")
+
+static struct sessions *table;
+static struct session_rules *rules;
+static mono now;
+static uint64_t revision;
+static struct session_ticket first, second, third;
+
+static void setup_with(uint32_t max, bool shared)
+{
+    struct sessions_options options = {.max = max, .router = SPAN_LIT("me"), .shared = shared};
+
+    now = (mono){1000000000};
+    revision = 100;
+    first = second = third = (struct session_ticket){0};
+    table = sessions_create(&options);
+    ck_assert_ptr_nonnull(table);
+    rules = sessions_add_service(table, SPAN_LIT("chat"), TTL_MS, WAIT_MS);
+    ck_assert_int_eq(session_wait_ms(rules), WAIT_MS);
+}
+
+static void bucket_is_there(void)
+{
+    sessions_link(table, true, now);
+    sessions_reading(table, false, now);
+    sessions_current(table, now);
+}
+
+static void setup(void)
+{
+    setup_with(0, true);
+    bucket_is_there();
+}
+
+static void teardown(void)
+{
+    session_leave(&first, now);
+    session_leave(&second, now);
+    session_leave(&third, now);
+    ck_assert_ptr_null(sessions_ready(table));
+    sessions_destroy(table);
+}
+
+static enum session_verdict enter(struct session_ticket *t)
+{
+    return session_enter(table, t, rules, KEY, now);
+}
+
+static void pass(int64_t ms)
+{
+    now = mono_add_ms(now, ms);
+    if (!mono_before(now, sessions_next(table)))
+        sessions_run(table, now);
+}
+
+static enum session_state state(void)
+{
+    struct session_view v;
+
+    return sessions_find(table, KEY, &v, now) ? v.state : SESSION_ABSENT;
+}
+
+static struct session_fact fact(enum session_hold hold, const char *router, const char *worker)
+{
+    return (struct session_fact){.hold = hold,
+                                 .router = span_str(router),
+                                 .worker = span_str(worker),
+                                 .rank = -1,
+                                 .epoch = 1,
+                                 .revision = ++revision,
+                                 .written = now};
+}
+
+static void seen(enum session_hold hold, const char *router, const char *worker)
+{
+    struct session_fact f = fact(hold, router, worker);
+
+    sessions_seen(table, KEY, &f, now);
+}
+
+/* The next effect must be of this kind, or there must be none (-1). */
+static struct session_effect expect_effect(int kind)
+{
+    struct session_effect e = {0};
+    bool any = sessions_effect(table, &e);
+
+    ck_assert_int_eq(any ? (int)e.kind : -1, kind);
+    return e;
+}
+
+static void done(const struct session_effect *e, enum session_result result)
+{
+    struct session_fact f = e->put;
+
+    f.revision = ++revision;
+    sessions_done(table, e->token, result, &f, now);
+}
+
+static void read_gives(enum session_hold hold, const char *router, const char *worker)
+{
+    struct session_effect e = expect_effect(SESSION_READ);
+    struct session_fact f = fact(hold, router, worker);
+
+    if (hold == SESSION_HOLDS_NOTHING)
+        f.revision = 0;
+    sessions_done(table, e.token, SESSION_DONE, &f, now);
+}
+
+static void effect_succeeds(int kind)
+{
+    struct session_effect e = expect_effect(kind);
+
+    done(&e, SESSION_DONE);
+}
+
+static void answered(struct session_ticket *t, const char *worker)
+{
+    session_answered(t, span_str(worker), -1, 1, false, now);
+}
+
+/* ---- every state meets every event ---- */
+
+/* `first` owns or uses, `second` waits where that can be. */
+static void reach(enum session_state wanted)
+{
+    switch (wanted) {
+    case SESSION_ABSENT:
+        break;
+    case SESSION_CLAIMING:
+        ck_assert_int_eq(enter(&first), SESSION_WAIT);
+        ck_assert_int_eq(enter(&second), SESSION_WAIT);
+        break;
+    case SESSION_OWNED:
+        reach(SESSION_CLAIMING);
+        effect_succeeds(SESSION_WRITE);
+        ck_assert_ptr_eq(sessions_ready(table), &first);
+        break;
+    case SESSION_FOREIGN:
+        ck_assert_int_eq(enter(&second), SESSION_WAIT);
+        done(&(struct session_effect){.token = expect_effect(SESSION_WRITE).token}, SESSION_OTHER);
+        read_gives(SESSION_HOLDS_INIT, "other", NULL);
+        break;
+    case SESSION_BOUND:
+        ck_assert_int_eq(enter(&first), SESSION_WAIT);
+        effect_succeeds(SESSION_WRITE);
+        ck_assert_ptr_eq(sessions_ready(table), &first);
+        answered(&first, "w1");
+        effect_succeeds(SESSION_WRITE);
+        break;
+    case SESSION_STATES:
+        break;
+    }
+    ck_assert_int_eq(state(), wanted);
+}
+
+enum event {
+    EVENT_ENTER,
+    EVENT_OWNER_LEAVES,
+    EVENT_ALL_LEAVE,
+    EVENT_ANSWERED,
+    EVENT_BROKEN,
+    EVENT_WAIT_OVER,
+    EVENT_SEEN_BOUND,
+    EVENT_SEEN_CLAIM,
+    EVENT_SEEN_GONE,
+    EVENT_LINK_DOWN,
+    EVENT_UNBIND,
+    EVENT_LONG_AFTER,
+    EVENTS
+};
+
+static void happen(enum event event)
+{
+    struct session_ticket *owner;
+
+    switch (event) {
+    case EVENT_ENTER:
+        (void)enter(&third);
+        break;
+    case EVENT_OWNER_LEAVES:
+        session_leave(&first, now);
+        break;
+    case EVENT_ALL_LEAVE:
+        session_leave(&second, now);
+        session_leave(&first, now);
+        break;
+    case EVENT_ANSWERED:
+        answered(&first, "w7");
+        break;
+    case EVENT_BROKEN:
+        if (first.role == SESSION_USER)
+            (void)session_broken(&first, now);
+        break;
+    case EVENT_WAIT_OVER:
+        (void)session_wait_over(&second, &owner, now);
+        break;
+    case EVENT_SEEN_BOUND:
+        seen(SESSION_HOLDS_BOUND, "other", "w2");
+        break;
+    case EVENT_SEEN_CLAIM:
+        seen(SESSION_HOLDS_INIT, "other", NULL);
+        break;
+    case EVENT_SEEN_GONE:
+        seen(SESSION_HOLDS_NOTHING, NULL, NULL);
+        break;
+    case EVENT_LINK_DOWN:
+        sessions_link(table, false, now);
+        break;
+    case EVENT_UNBIND:
+        (void)session_unbind(table, KEY, now);
+        break;
+    case EVENT_LONG_AFTER:
+        session_leave(&first, now);
+        session_leave(&second, now);
+        pass(2 * TTL_MS);
+        break;
+    case EVENTS:
+        break;
+    }
+}
+
+static const enum session_state table_of_moves[SESSION_STATES][EVENTS] = {
+    [SESSION_ABSENT] =
+        {[EVENT_ENTER] = SESSION_CLAIMING, [EVENT_SEEN_BOUND] = SESSION_BOUND}, /* the rest: absent
+                                                                                 */
+    [SESSION_CLAIMING] = {SESSION_CLAIMING,                                     /* enter: waits */
+                          SESSION_CLAIMING, /* the waiter owns */
+                          SESSION_ABSENT, SESSION_CLAIMING, SESSION_CLAIMING, SESSION_CLAIMING,
+                          SESSION_BOUND, SESSION_FOREIGN, SESSION_CLAIMING, SESSION_OWNED,
+                          SESSION_CLAIMING, SESSION_ABSENT},
+    [SESSION_OWNED] = {SESSION_OWNED, SESSION_OWNED, SESSION_ABSENT, SESSION_BOUND, SESSION_OWNED,
+                       SESSION_OWNED, SESSION_BOUND, SESSION_FOREIGN, SESSION_OWNED, SESSION_OWNED,
+                       SESSION_OWNED, SESSION_ABSENT},
+    [SESSION_FOREIGN] = {SESSION_FOREIGN, SESSION_FOREIGN, SESSION_ABSENT, SESSION_FOREIGN,
+                         SESSION_FOREIGN, SESSION_ABSENT, SESSION_BOUND, SESSION_FOREIGN,
+                         SESSION_CLAIMING, SESSION_FOREIGN, SESSION_FOREIGN, SESSION_ABSENT},
+    [SESSION_BOUND] = {SESSION_BOUND, SESSION_BOUND, SESSION_BOUND, SESSION_BOUND, SESSION_CLAIMING,
+                       SESSION_BOUND, SESSION_BOUND, SESSION_FOREIGN, SESSION_ABSENT, SESSION_BOUND,
+                       SESSION_ABSENT, SESSION_ABSENT},
+};
+
+START_TEST(every_state_meets_every_event)
+{
+    enum session_state from = (enum session_state)(_i / EVENTS);
+    enum event event = (enum event)(_i % EVENTS);
+
+    reach(from);
+    happen(event);
+    ck_assert_msg(state() == table_of_moves[from][event], "%s, event %d: %s, not %s",
+                  session_state_name(from), event, session_state_name(state()),
+                  session_state_name(table_of_moves[from][event]));
+    while (sessions_ready(table))
+        continue;
+}
+END_TEST
+
+/* ---- one owner, many waiters ---- */
+
+START_TEST(the_claim_is_written_before_the_choice_and_the_binding_after_the_answer)
+{
+    struct session_effect e;
+
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    e = expect_effect(SESSION_WRITE);
+    ck_assert_int_eq(e.put.hold, SESSION_HOLDS_INIT);
+    ck_assert(span_eq_str(e.put.router, "me"));
+    ck_assert_uint_eq(e.put.worker.len, 0);
+    ck_assert_uint_eq(e.expect, 0);
+    ck_assert_int_eq(e.timeout_ms, WAIT_MS);
+    ck_assert_ptr_null(sessions_ready(table));
+    done(&e, SESSION_DONE);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    ck_assert_int_eq(session_verdict(&first), SESSION_GO_OWNER);
+    expect_effect(-1); /* nothing is said of a worker that has not answered */
+    session_answered(&first, SPAN_LIT("w1"), 3, 77, false, now);
+    e = expect_effect(SESSION_WRITE);
+    ck_assert_int_eq(e.put.hold, SESSION_HOLDS_BOUND);
+    ck_assert(span_eq_str(e.put.worker, "w1"));
+    ck_assert_int_eq(e.put.rank, 3);
+    ck_assert_int_eq(e.put.epoch, 77);
+    ck_assert_uint_eq(e.expect, revision);
+    done(&e, SESSION_DONE);
+    expect_effect(-1);
+}
+END_TEST
+
+START_TEST(waiters_use_what_the_owner_bound)
+{
+    reach(SESSION_OWNED);
+    ck_assert_int_eq(enter(&third), SESSION_WAIT);
+    answered(&first, "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert_ptr_eq(sessions_ready(table), &third);
+    ck_assert_int_eq(session_verdict(&third), SESSION_GO_BOUND);
+    ck_assert(span_eq_str(session_bound(&third).worker, "w1"));
+    ck_assert_int_eq(session_bound(&third).rank, -1);
+}
+END_TEST
+
+START_TEST(a_failed_owner_hands_over_to_one_waiter)
+{
+    reach(SESSION_OWNED);
+    ck_assert_int_eq(enter(&third), SESSION_WAIT);
+    session_leave(&first, now);
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert_int_eq(session_verdict(&second), SESSION_GO_OWNER);
+    ck_assert_int_eq(session_verdict(&third), SESSION_WAIT);
+    ck_assert_ptr_null(sessions_ready(table));
+    expect_effect(-1); /* the claim is still ours */
+    session_leave(&second, now);
+    session_leave(&third, now);
+    ck_assert_uint_eq(expect_effect(SESSION_DELETE).expect, revision);
+}
+END_TEST
+
+START_TEST(a_waiter_whose_time_is_over_follows_and_does_not_bind)
+{
+    struct session_ticket *owner;
+
+    reach(SESSION_OWNED);
+    pass(WAIT_MS);
+    ck_assert_int_eq(session_wait_over(&second, &owner, now), SESSION_GO_UNBOUND);
+    ck_assert_ptr_eq(owner, &first);
+    answered(&second, "w9");
+    ck_assert_int_eq(state(), SESSION_OWNED);
+    answered(&first, "w1");
+    ck_assert_int_eq(enter(&third), SESSION_GO_BOUND);
+    ck_assert(span_eq_str(session_bound(&third).worker, "w1"));
+}
+END_TEST
+
+START_TEST(an_end_that_comes_twice_or_late_changes_nothing)
+{
+    reach(SESSION_BOUND);
+    ck_assert_int_eq(enter(&second), SESSION_GO_BOUND);
+    session_leave(&first, now);
+    session_leave(&first, now);
+    answered(&first, "w5");
+    ck_assert_int_eq(state(), SESSION_BOUND);
+    ck_assert(span_eq_str(session_bound(&second).worker, "w1"));
+    session_answered(&second, SPAN_LIT("w1"), -1, 1, true, now);
+    expect_effect(-1);
+}
+END_TEST
+
+/* ---- rebinding ---- */
+
+START_TEST(a_broken_binding_is_claimed_by_one_and_awaited_by_others)
+{
+    struct session_effect e;
+
+    reach(SESSION_BOUND);
+    ck_assert_int_eq(enter(&second), SESSION_GO_BOUND);
+    ck_assert_int_eq(session_broken(&first, now), SESSION_WAIT);
+    e = expect_effect(SESSION_WRITE);
+    ck_assert_int_eq(e.put.hold, SESSION_HOLDS_INIT);
+    ck_assert_uint_eq(e.expect, revision);
+    done(&e, SESSION_DONE);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    ck_assert_int_eq(session_broken(&second, now), SESSION_WAIT);
+    answered(&first, "w2");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert(span_eq_str(session_bound(&second).worker, "w2"));
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_REBOUND), 1);
+}
+END_TEST
+
+START_TEST(who_finds_it_broken_late_uses_what_was_bound_since)
+{
+    reach(SESSION_BOUND);
+    ck_assert_int_eq(enter(&second), SESSION_GO_BOUND);
+    (void)session_broken(&first, now);
+    effect_succeeds(SESSION_WRITE);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    answered(&first, "w2");
+    ck_assert_int_eq(session_broken(&second, now), SESSION_GO_BOUND);
+    ck_assert(span_eq_str(session_bound(&second).worker, "w2"));
+}
+END_TEST
+
+START_TEST(soft_rebinds_to_who_answered_unless_it_was_bound_anew_meanwhile)
+{
+    reach(SESSION_BOUND);
+    ck_assert_int_eq(enter(&second), SESSION_GO_BOUND);
+    session_answered(&first, SPAN_LIT("w2"), -1, 1, true, now);
+    ck_assert(span_eq_str(expect_effect(SESSION_WRITE).put.worker, "w2"));
+    session_answered(&second, SPAN_LIT("w3"), -1, 1, true, now); /* used the older one */
+    ck_assert(span_eq_str(session_bound(&first).worker, "w2"));
+}
+END_TEST
+
+START_TEST(hard_does_not_rebind_to_who_answered)
+{
+    reach(SESSION_BOUND);
+    answered(&first, "w2");
+    ck_assert(span_eq_str(session_bound(&first).worker, "w1"));
+    expect_effect(-1);
+}
+END_TEST
+
+/* ---- several routers ---- */
+
+START_TEST(the_loser_of_a_claim_adopts_the_winners_binding)
+{
+    struct session_effect e;
+
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    e = expect_effect(SESSION_WRITE);
+    done(&e, SESSION_OTHER);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w4");
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    ck_assert_int_eq(session_verdict(&first), SESSION_GO_BOUND);
+    ck_assert(span_eq_str(session_bound(&first).worker, "w4"));
+    expect_effect(-1);
+}
+END_TEST
+
+START_TEST(another_routers_claim_is_awaited_and_its_binding_used)
+{
+    reach(SESSION_FOREIGN);
+    pass(WAIT_MS / 2);
+    ck_assert_ptr_null(sessions_ready(table));
+    seen(SESSION_HOLDS_BOUND, "other", "w3");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert(span_eq_str(session_bound(&second).worker, "w3"));
+}
+END_TEST
+
+START_TEST(an_overdue_claim_is_taken_over_on_its_revision)
+{
+    struct session_effect e;
+    uint64_t claimed;
+
+    reach(SESSION_FOREIGN);
+    claimed = revision;
+    pass(WAIT_MS - 1);
+    expect_effect(-1);
+    pass(1);
+    e = expect_effect(SESSION_WRITE);
+    ck_assert_int_eq(e.put.hold, SESSION_HOLDS_INIT);
+    ck_assert_uint_eq(e.expect, claimed);
+    done(&e, SESSION_DONE);
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert_int_eq(session_verdict(&second), SESSION_GO_OWNER);
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_TAKEN_OVER), 1);
+}
+END_TEST
+
+START_TEST(an_owner_that_was_taken_over_does_not_bind)
+{
+    reach(SESSION_OWNED);
+    seen(SESSION_HOLDS_INIT, "other", NULL);
+    ck_assert_int_eq(session_verdict(&first), SESSION_GO_UNBOUND);
+    answered(&first, "w1");
+    ck_assert_int_eq(state(), SESSION_FOREIGN);
+    seen(SESSION_HOLDS_BOUND, "other", "w2");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert(span_eq_str(session_bound(&second).worker, "w2"));
+}
+END_TEST
+
+START_TEST(a_binding_that_came_too_late_gives_way_to_the_winners)
+{
+    struct session_effect e;
+
+    reach(SESSION_OWNED);
+    answered(&first, "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    e = expect_effect(SESSION_WRITE);
+    done(&e, SESSION_OTHER);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w2");
+    ck_assert_int_eq(enter(&third), SESSION_GO_BOUND);
+    ck_assert(span_eq_str(session_bound(&third).worker, "w2"));
+}
+END_TEST
+
+START_TEST(a_lost_acknowledgement_is_cleared_up_by_reading)
+{
+    struct session_effect e;
+
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    e = expect_effect(SESSION_WRITE);
+    done(&e, SESSION_OTHER); /* our own write, repeated by the link */
+    read_gives(SESSION_HOLDS_INIT, "me", NULL);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    ck_assert_int_eq(session_verdict(&first), SESSION_GO_OWNER);
+    answered(&first, "w1");
+    ck_assert_uint_eq(expect_effect(SESSION_WRITE).expect, revision);
+}
+END_TEST
+
+START_TEST(an_older_word_of_the_watch_changes_nothing)
+{
+    struct session_fact old;
+
+    reach(SESSION_BOUND);
+    old = fact(SESSION_HOLDS_INIT, "other", NULL);
+    old.revision = 101;
+    sessions_seen(table, KEY, &old, now);
+    ck_assert_int_eq(state(), SESSION_BOUND);
+    ck_assert_int_eq(enter(&second), SESSION_GO_BOUND);
+}
+END_TEST
+
+/* ---- time ---- */
+
+START_TEST(idle_time_counts_from_the_end_of_the_last_request)
+{
+    reach(SESSION_BOUND);
+    for (int i = 0; i < 9; i++) { /* in use far past its time, and written anew */
+        pass(TTL_MS / 3);
+        effect_succeeds(SESSION_WRITE);
+        ck_assert_int_eq(state(), SESSION_BOUND);
+    }
+    pass(1000);
+    session_leave(&first, now);
+    pass(TTL_MS / 3 - 1000);
+    effect_succeeds(SESSION_WRITE); /* used since it was written */
+    pass(TTL_MS - 1);
+    expect_effect(-1);
+    ck_assert_int_eq(enter(&second), SESSION_GO_BOUND);
+    session_leave(&second, now);
+    pass(1); /* its renewal is due: it was used */
+    effect_succeeds(SESSION_WRITE);
+    pass(TTL_MS);
+    ck_assert_int_eq(state(), SESSION_ABSENT);
+    ck_assert_uint_eq(expect_effect(SESSION_DELETE).expect, revision);
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_EXPIRED), 1);
+}
+END_TEST
+
+START_TEST(another_routers_renewal_keeps_a_binding_here)
+{
+    reach(SESSION_BOUND);
+    session_leave(&first, now);
+    for (int i = 0; i < 6; i++) {
+        pass(TTL_MS / 2);
+        seen(SESSION_HOLDS_BOUND, "other", "w1");
+    }
+    expect_effect(-1);
+    ck_assert_int_eq(enter(&second), SESSION_GO_BOUND);
+}
+END_TEST
+
+/* ---- the table ---- */
+
+START_TEST(a_full_table_forgets_the_oldest_idle_one_and_does_not_unbind_it)
+{
+    static const char *const keys[] = {"chat.a", "chat.b", "chat.c"};
+    struct session_ticket *tickets[] = {&first, &second, &third};
+    struct session_view v;
+
+    teardown();
+    setup_with(2, false);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(session_enter(table, tickets[i], rules, span_str(keys[i]), now),
+                         SESSION_GO_OWNER);
+        answered(tickets[i], "w1");
+    }
+    ck_assert_int_eq(session_enter(table, &third, rules, span_str(keys[2]), now),
+                     SESSION_GO_UNBOUND);
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_FULL), 1);
+    session_leave(&second, now);
+    session_leave(&first, now);
+    ck_assert_int_eq(session_enter(table, &third, rules, span_str(keys[2]), now), SESSION_GO_OWNER);
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_FORGOTTEN), 1);
+    ck_assert(!sessions_find(table, span_str(keys[1]), &v, now)); /* idle for longer */
+    ck_assert(sessions_find(table, span_str(keys[0]), &v, now));
+    ck_assert_uint_eq(sessions_held(table), 2);
+}
+END_TEST
+
+START_TEST(without_a_bucket_sessions_are_bound_here)
+{
+    teardown();
+    setup_with(0, false);
+    sessions_link(table, true, now); /* not for such a table */
+    ck_assert(!sessions_shared(table));
+    ck_assert_int_eq(enter(&first), SESSION_GO_OWNER);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    answered(&first, "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    expect_effect(-1);
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_LOCAL), 0);
+}
+END_TEST
+
+/* ---- the bucket away, and back ---- */
+
+START_TEST(a_lost_bucket_leaves_affinity_here_and_hears_of_it_when_it_is_back)
+{
+    struct session_effect e;
+
+    reach(SESSION_CLAIMING);
+    sessions_link(table, false, now);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    ck_assert_int_eq(session_verdict(&first), SESSION_GO_OWNER);
+    answered(&first, "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    expect_effect(-1);
+    ck_assert(!sessions_shared(table));
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_LOCAL), 1);
+    bucket_is_there();
+    e = expect_effect(SESSION_WRITE);
+    ck_assert_int_eq(e.put.hold, SESSION_HOLDS_BOUND);
+    ck_assert_uint_eq(e.expect, 0);
+}
+END_TEST
+
+START_TEST(a_failed_operation_does_not_hold_the_owner_and_is_repeated_after_a_look)
+{
+    struct session_effect e;
+
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    e = expect_effect(SESSION_WRITE);
+    done(&e, SESSION_FAILED);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    answered(&first, "w1");
+    expect_effect(-1);
+    pass(1000);
+    read_gives(SESSION_HOLDS_NOTHING, NULL, NULL);
+    ck_assert_int_eq(expect_effect(SESSION_WRITE).put.hold, SESSION_HOLDS_BOUND);
+}
+END_TEST
+
+START_TEST(a_claim_without_a_word_of_the_bucket_waits_no_longer_than_the_rules_say)
+{
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    (void)expect_effect(SESSION_WRITE);
+    pass(WAIT_MS);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    ck_assert_int_eq(session_verdict(&first), SESSION_GO_OWNER);
+}
+END_TEST
+
+START_TEST(after_a_gap_a_binding_is_read_before_it_is_used)
+{
+    reach(SESSION_BOUND);
+    sessions_gap(table);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w2");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert(span_eq_str(session_bound(&second).worker, "w2"));
+}
+END_TEST
+
+START_TEST(what_a_reading_does_not_find_is_gone)
+{
+    reach(SESSION_BOUND);
+    sessions_gap(table);
+    bucket_is_there();
+    ck_assert_int_eq(state(), SESSION_ABSENT);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    ck_assert_uint_eq(expect_effect(SESSION_WRITE).expect, 0);
+}
+END_TEST
+
+START_TEST(another_bucket_is_told_what_is_bound_here)
+{
+    struct session_effect e;
+
+    reach(SESSION_BOUND);
+    sessions_gap(table);
+    sessions_reading(table, true, now);
+    sessions_current(table, now);
+    ck_assert_int_eq(state(), SESSION_BOUND);
+    e = expect_effect(SESSION_WRITE);
+    ck_assert(span_eq_str(e.put.worker, "w1"));
+    ck_assert_uint_eq(e.expect, 0);
+}
+END_TEST
+
+START_TEST(unbinding_removes_the_key_and_leaves_requests_alone)
+{
+    reach(SESSION_BOUND);
+    ck_assert(session_unbind(table, KEY, now));
+    ck_assert(!session_unbind(table, KEY, now));
+    ck_assert_uint_eq(expect_effect(SESSION_DELETE).expect, revision);
+    ck_assert_int_eq(first.role, SESSION_USER);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    session_leave(&first, now);
+    ck_assert_int_eq(state(), SESSION_CLAIMING);
+}
+END_TEST
+
+static bool collect(void *arg, const struct session_view *v)
+{
+    unsigned *n = arg;
+
+    ck_assert_int_eq(v->state, SESSION_BOUND);
+    return ++*n < 2;
+}
+
+START_TEST(all_can_be_seen_until_one_has_seen_enough)
+{
+    static const char *const keys[] = {"chat.a", "chat.b", "chat.c"};
+    unsigned n = 0;
+
+    for (int i = 0; i < 3; i++) {
+        struct session_fact f = fact(SESSION_HOLDS_BOUND, "other", "w1");
+
+        sessions_seen(table, span_str(keys[i]), &f, now);
+    }
+    sessions_each(table, collect, &n, now);
+    ck_assert_uint_eq(n, 2);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        the_claim_is_written_before_the_choice_and_the_binding_after_the_answer,
+        waiters_use_what_the_owner_bound,
+        a_failed_owner_hands_over_to_one_waiter,
+        a_waiter_whose_time_is_over_follows_and_does_not_bind,
+        an_end_that_comes_twice_or_late_changes_nothing,
+        a_broken_binding_is_claimed_by_one_and_awaited_by_others,
+        who_finds_it_broken_late_uses_what_was_bound_since,
+        soft_rebinds_to_who_answered_unless_it_was_bound_anew_meanwhile,
+        hard_does_not_rebind_to_who_answered,
+        the_loser_of_a_claim_adopts_the_winners_binding,
+        another_routers_claim_is_awaited_and_its_binding_used,
+        an_overdue_claim_is_taken_over_on_its_revision,
+        an_owner_that_was_taken_over_does_not_bind,
+        a_binding_that_came_too_late_gives_way_to_the_winners,
+        a_lost_acknowledgement_is_cleared_up_by_reading,
+        an_older_word_of_the_watch_changes_nothing,
+        idle_time_counts_from_the_end_of_the_last_request,
+        another_routers_renewal_keeps_a_binding_here,
+        a_full_table_forgets_the_oldest_idle_one_and_does_not_unbind_it,
+        without_a_bucket_sessions_are_bound_here,
+        a_lost_bucket_leaves_affinity_here_and_hears_of_it_when_it_is_back,
+        a_failed_operation_does_not_hold_the_owner_and_is_repeated_after_a_look,
+        a_claim_without_a_word_of_the_bucket_waits_no_longer_than_the_rules_say,
+        after_a_gap_a_binding_is_read_before_it_is_used,
+        what_a_reading_does_not_find_is_gone,
+        another_bucket_is_told_what_is_bound_here,
+        unbinding_removes_the_key_and_leaves_requests_alone,
+        all_can_be_seen_until_one_has_seen_enough,
+    };
+    Suite *suite = suite_create("session");
+    TCase *tcase = tcase_create("session");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, every_state_meets_every_event, 0, SESSION_STATES * EVENTS);
+    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
+        tcase_add_test(tcase, tests[i]);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
