@@ -16,7 +16,8 @@
  *
  * A client's retry may ask for a record that has not reached the bucket: each key leads to its
  * newest entry. When that one is done the bucket is the place to ask, whatever older entries of the
- * key still wait.
+ * key still wait. An older one that fails its compare-and-set gives way: the newer would write over
+ * it, and many of one key in a backlog would use up each other's rounds.
  *
  * The rules of who may overwrite whom are spec section 6's: the first try of a first revision is a
  * plain put if the router made the id, else compare-and-set on 0; everything later is a
@@ -57,10 +58,11 @@ enum entry_place { ENTRY_QUEUED, ENTRY_SENT, ENTRY_READING, ENTRY_STORED, ENTRY_
 struct entry {
     unsigned magic;
     uint8_t place, rounds;
-    bool ending;   /* the revision under way is the stream's end */
-    bool open;     /* its stream runs: an end will come */
-    bool replaces; /* the end stands in for a first revision that was given up */
-    bool newest;   /* of its key here: by_key leads to it */
+    bool ending;    /* the revision under way is the stream's end */
+    bool open;      /* its stream runs: an end will come */
+    bool replaces;  /* the end stands in for a first revision that was given up */
+    bool newest;    /* of its key here: by_key leads to it */
+    bool overtaken; /* a newer entry of its key came: what stands in the way is not fought over */
     uint16_t key_len;
     uint32_t first_len, end_len;
     uint64_t handle, transit, rid, expect, revision;
@@ -137,7 +139,8 @@ static void put_in(struct entry *e, enum entry_place place, bool front)
 
 static struct span key_of(const struct entry *e)
 {
-    return span_of(e->first, e->key_len);
+    /* The analyzer loses track of the lists: discard() takes an entry off before it is freed. */
+    return span_of(e->first, e->key_len); // NOLINT(clang-analyzer-unix.Malloc)
 }
 
 /* From here on its key leads to it, and not to an older entry of a request with the same id. */
@@ -150,6 +153,7 @@ static void index_entry(struct entry *e)
         struct entry *older = map_remove(by_key, key_of(e));
 
         older->newest = false;
+        older->overtaken = true;
         status = map_put(by_key, key_of(e), e);
     }
     e->newest = status == WB_OK;
@@ -268,8 +272,7 @@ static struct span value_of(const struct entry *e)
 static size_t kv_subject(const struct ledger *l, struct span key, char *out)
 {
     memcpy(out, l->kv_prefix, l->kv_prefix_len);
-    /* The analyzer loses track of the lists: discard() takes an entry off before it is freed. */
-    memcpy(out + l->kv_prefix_len, key.ptr, key.len); // NOLINT(clang-analyzer-unix.Malloc)
+    memcpy(out + l->kv_prefix_len, key.ptr, key.len);
     return l->kv_prefix_len + key.len;
 }
 
@@ -376,7 +379,10 @@ static void on_ack(struct entry *e, const struct lane_message *m, mono now)
         acknowledged(e, ack.seq);
     } else if (readable && ack.err_code == ERR_WRONG_SEQUENCE) {
         open_gate(l);
-        read_record(e, now);
+        if (e->overtaken)
+            superseded(e);
+        else
+            read_record(e, now);
     } else if (readable && ack.code == 400 && ack.err_code != ERR_BUSY) {
         open_gate(l);
         give_up(e);

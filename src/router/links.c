@@ -121,7 +121,6 @@ static void back_down(struct router *r, mono now)
     presence_down(r->presence);
     ledger_link(r->ledger, false, now);
     links_leave(r);
-    recall_link_down(r, now);
     for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
         next = t->next;
         t->link_broke = true;

@@ -13,7 +13,7 @@
  *
  * Then it goes on as if it had just come in. Each request asks once, so its handle tells an answer
  * that is still awaited from a late one. Nothing is tried again: a retry that waits is worse than
- * one that does not know. */
+ * one that does not know. A back lane that is lost meanwhile needs no care: the clock is short. */
 #include "router/ledger.h"
 
 #include "base/check.h"
@@ -47,26 +47,44 @@ static enum count take_record(struct transit *t, struct span value)
     return COUNT_RETRY_READS_FOUND;
 }
 
-void recall_start(struct transit *t, enum recall how, mono now)
+/* False: that takes asking the bucket. */
+static bool known_here(struct transit *t, struct span key, enum count *what)
 {
     struct router *r = t->router;
+    struct span value;
+
+    if (r->settings->attribution.write == ATTRIBUTION_OFF)
+        *what = COUNT_RETRY_READS_UNKNOWN;
+    else if (t->made_id) /* an id that was not there before has no record */
+        *what = COUNT_RETRY_READS_NONE;
+    else if (ledger_newest(r->ledger, key, &value))
+        *what = take_record(t, value);
+    else
+        return false;
+    return true;
+}
+
+static bool ask_bucket(struct transit *t, struct span key)
+{
+    struct router *r = t->router;
+
+    return r->places[PLACE_RECORD_WAIT].count < READS_MAX &&
+           ledger_ask(r->ledger, key, 'k', t->handle) == WB_OK;
+}
+
+void recall_start(struct transit *t, enum recall how, mono now)
+{
     char text[WB_NAME_MAX + WB_REQUEST_ID_MAX + 2];
-    struct span key = span_of(text, transit_key(t->service->name, t->id, text)), value;
+    struct span key = span_of(text, transit_key(t->service->name, t->id, text));
+    enum count what = COUNT_RETRY_READS_UNKNOWN;
 
     t->recall = (uint8_t)how;
-    if (r->settings->attribution.write == ATTRIBUTION_OFF) {
-        go_on(t, COUNT_RETRY_READS_UNKNOWN, now);
-    } else if (t->made_id) { /* an id that was not there before has no record */
-        go_on(t, COUNT_RETRY_READS_NONE, now);
-    } else if (ledger_newest(r->ledger, key, &value)) {
-        go_on(t, take_record(t, value), now);
-    } else if (r->places[PLACE_RECORD_WAIT].count >= READS_MAX ||
-               ledger_ask(r->ledger, key, 'k', t->handle) != WB_OK) {
-        go_on(t, COUNT_RETRY_READS_UNKNOWN, now);
-    } else {
-        transit_place(t, PLACE_RECORD_WAIT);
-        transit_arm(t, CLOCK_RECORD, mono_add_ms(now, READ_MS));
+    if (known_here(t, key, &what) || !ask_bucket(t, key)) {
+        go_on(t, what, now);
+        return;
     }
+    transit_place(t, PLACE_RECORD_WAIT);
+    transit_arm(t, CLOCK_RECORD, mono_add_ms(now, READ_MS));
 }
 
 static enum count take_answer(struct transit *t, const struct lane_message *m)
@@ -96,12 +114,4 @@ void recall_on_inbox(struct router *r, struct span token, const struct lane_mess
 void recall_late(struct transit *t, mono now)
 {
     go_on(t, COUNT_RETRY_READS_UNKNOWN, now);
-}
-
-void recall_link_down(struct router *r, mono now)
-{
-    struct transit *t;
-
-    while ((t = r->places[PLACE_RECORD_WAIT].first))
-        recall_late(t, now);
 }

@@ -6,7 +6,7 @@
  *   running     its core request decides: an attempt is out, a stream runs, or a pause ticks
  *               (transit.clock is armed)
  *   record_wait a client's retry, whose record is being read; nothing is chosen yet; ends by the
- *               answer, by the clock, or with the back lane
+ *               answer or by the clock
  *   session_wait  another request, here or on another router, owns its session; ends when that
  *               one has bound or failed, or by the clock
  *   link_wait   the back lane is down, nothing can be chosen; ends by back up or by the clock
@@ -245,7 +245,6 @@ bool intake_refuses(struct router *r,
 void recall_start(struct transit *t, enum recall how, mono now);
 void recall_on_inbox(struct router *r, struct span token, const struct lane_message *m, mono now);
 void recall_late(struct transit *t, mono now); /* its clock ran out */
-void recall_link_down(struct router *r, mono now);
 
 /* dispatch.c */
 void dispatch_start(struct transit *t, mono now);

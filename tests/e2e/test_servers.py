@@ -1,5 +1,4 @@
 """The server restarts, withdraws passwords, speaks TLS, freezes; the router is told to stop."""
-import os
 import signal
 import shutil
 import tempfile
@@ -8,10 +7,10 @@ import unittest
 
 from case import SLOW, Case, hold, serve, stays, wait_for
 from support import certificates, cluster
-from support.bridge import Bridge
 from support.bucket import Bucket
-from support.cluster import Fabric, Server, free_port, user
-from support.nats import Client, tls_context
+from support.cluster import Fabric
+from support.hub import Hub
+from support.nats import tls_context
 
 
 class Restart(Case):
@@ -168,17 +167,11 @@ class FrozenJetStream(unittest.TestCase):
 
     def setUp(self):
         self.fabric = Fabric(jetstream=False)
+        self.hub = Hub(self.fabric)
+        self.addCleanup(self.hub.close)
         self.addCleanup(lambda: self.assertEqual([], self.fabric.close()))
-        port = free_port()
-        self.hub = Server(self.fabric, self.fabric.binary, port, {
-            "listen": "127.0.0.1:%d" % port, "jetstream": {"store_dir": os.path.join(self.fabric.dir, "hub")},
-            "accounts": {"APP": {"jetstream": "enabled", "users": [user("test")]}, "SYS": {"users": [user("system")]}},
-            "system_account": "SYS"}, "hub")
-        self.bridge = Bridge(self.fabric.client("test"), port, "test", cluster.PASSWORD)
-        self.addCleanup(self.bridge.close)
-        watcher = Client(port, "test", cluster.PASSWORD)
-        self.addCleanup(watcher.close)
-        self.bucket = Bucket(watcher)
+        self.addCleanup(self.hub.thaw)
+        self.bucket = self.hub.bucket
 
     def test_frozen_and_thawed(self):
         router = self.fabric.router()
@@ -187,7 +180,6 @@ class FrozenJetStream(unittest.TestCase):
         wait_for(lambda: client.request("echo.request.x", b"q").error is None and self.bucket.stored(), 30 * SLOW,
                  lambda: "a record\n" + router.tail())
         self.hub.freeze()
-        self.addCleanup(lambda: self.hub.running and self.hub.thaw())
         worst, before = 0, router.rss_bytes()
         for n in range(1000):
             began = time.monotonic()

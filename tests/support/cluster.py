@@ -138,7 +138,16 @@ class Process:
         os.kill(self.pid, number)
 
     def freeze(self):
+        """Every thread of it stands still when this returns."""
         self.signal(signal.SIGSTOP)
+        wait_for(lambda: self.thread_states() == {"T"}, 10 * SLOW, "a frozen " + self.name)
+
+    def thread_states(self):
+        states, tasks = set(), "/proc/%d/task" % self.pid
+        for task in os.listdir(tasks):
+            with open(os.path.join(tasks, task, "stat")) as f:
+                states.add(f.read().rsplit(")", 1)[1].split()[0])
+        return states
 
     def thaw(self):
         self.signal(signal.SIGCONT)
