@@ -26,7 +26,7 @@ void link_reason(natsStatus s, jsErrCode code, char why[WHY_SIZE])
         snprintf(why, WHY_SIZE, "%.200s", text);
 }
 
-void link_new_inbox(const struct store *store, char out[INBOX_SIZE])
+static void new_inbox(const struct store *store, char out[INBOX_SIZE])
 {
     const char *prefix = store->connection.inbox_prefix;
     char random[INBOX_RANDOM + 1];
@@ -49,11 +49,10 @@ static void answers_ended(void *closure)
 
 static natsStatus hear_answers(struct link *link)
 {
-    char subject[INBOX_SIZE + 2];
+    char subject[INBOX_SIZE + 8];
     natsStatus s;
 
-    link_new_inbox(link->store, link->inbox);
-    snprintf(subject, sizeof(subject), "%s.*", link->inbox);
+    snprintf(subject, sizeof(subject), "%s.r.*", link->inbox);
     s = natsConnection_Subscribe(&link->answers, link->nc, subject, requests_answer, link);
     if (s != NATS_OK)
         return s;
@@ -62,6 +61,24 @@ static natsStatus hear_answers(struct link *link)
         s = natsSubscription_SetOnCompleteCB(link->answers, answers_ended, link);
     if (s == NATS_OK)
         link->answers_ended = false;
+    return s;
+}
+
+static natsStatus hear_watches(struct link *link)
+{
+    struct store *store = link->store;
+    natsStatus s = NATS_OK;
+
+    for (unsigned i = 0; i < store->bucket_count && s == NATS_OK; i++) {
+        char subject[INBOX_SIZE + 16];
+
+        if (!store->buckets[i].wanted.watch)
+            continue;
+        snprintf(subject, sizeof(subject), "%s.%u.*", link->inbox, i);
+        s = natsConnection_SubscribeSync(&link->pushed[i], link->nc, subject);
+        if (s == NATS_OK) /* flow control bounds it */
+            s = natsSubscription_SetPendingLimits(link->pushed[i], -1, -1);
+    }
     return s;
 }
 
@@ -84,8 +101,11 @@ struct link *link_create(struct store *store, char why[WHY_SIZE])
         jsOptions_Init(&js);
         js.Wait = STORE_CALL_MS;
         s = natsConnection_JetStream(&link->js, link->nc, &js);
+        new_inbox(store, link->inbox);
         if (s == NATS_OK)
             s = hear_answers(link);
+        if (s == NATS_OK)
+            s = hear_watches(link);
     }
     if (s == NATS_OK)
         return link;
@@ -107,6 +127,8 @@ void link_destroy(struct link *link)
         pthread_cond_wait(&store->changed, &store->mutex);
     pthread_mutex_unlock(&store->mutex);
     natsSubscription_Destroy(link->answers);
+    for (unsigned i = 0; i < store->bucket_count; i++)
+        natsSubscription_Destroy(link->pushed[i]);
     jsCtx_Destroy(link->js);
     natsConnection_Destroy(link->nc);
     free(link);

@@ -255,7 +255,7 @@ static natsMsg *make_message(const struct request *r, const struct link *link)
     natsMsg *msg = NULL;
     natsStatus s;
 
-    snprintf(reply, sizeof(reply), "%s.%016" PRIx64 "%x", link->inbox, r->handle, code_of(r));
+    snprintf(reply, sizeof(reply), "%s.r.%016" PRIx64 "%x", link->inbox, r->handle, code_of(r));
     s = r->step == READ ? make_read(r, reply, &msg) : make_write(r, reply, &msg);
     if (s == NATS_OK)
         return msg;

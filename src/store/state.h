@@ -55,13 +55,15 @@ struct request;
 TAILQ_HEAD(request_list, request);
 
 /* One nats.c connection. The caretaker makes and ends it; other threads borrow it, and it waits for
- * them before the end. */
+ * them before the end. Its subscriptions live as long as it does: nats.c may still be handing a
+ * message to one that is destroyed while the connection reads. */
 struct link {
     struct store *store;
     natsConnection *nc;
     jsCtx *js;
-    natsSubscription *answers; /* to requests, at `inbox`.* */
-    char inbox[INBOX_SIZE];
+    char inbox[INBOX_SIZE];                /* unguessable, under the store's own */
+    natsSubscription *answers;             /* to requests, at <inbox>.r.* */
+    natsSubscription *pushed[BUCKETS_MAX]; /* to watched buckets, at <inbox>.<its number>.* */
     /* under the mutex */
     unsigned borrowed;
     bool answers_ended; /* no callback of `answers` runs or will */
@@ -129,8 +131,6 @@ void link_destroy(struct link *link);
 uint64_t link_reconnects(const struct link *link);
 struct link *link_borrow(struct store *store); /* NULL: not up */
 void link_give_back(struct link *link);
-/* A fresh subject under the store's own inbox, unguessable. */
-void link_new_inbox(const struct store *store, char out[INBOX_SIZE]);
 
 /* requests.c */
 wb_status requests_init(struct store *store);

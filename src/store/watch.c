@@ -1,12 +1,14 @@
 /* The watch over one bucket: a thread that reads it through a consumer of its own, again and again.
  *
- *   begin: subscribe to a fresh inbox, read the stream's state, have a consumer made that pushes
- *          each key's last revision and then all that comes             -> BEGUN
+ *   begin: read the stream's state, have a consumer made that pushes each key's last revision and
+ *          then all that comes, to a subject of this reading            -> BEGUN
  *   follow: what it pushes, until a gap shows                            -> ENTRY, CURRENT
  *   end: forget the consumer                                             -> LOST
  *
  * nats.c's own watcher stands on the same consumer but tells nothing of its health, so the consumer
- * is made by nats.c and its messages are read here. A gap shows by
+ * is made by nats.c and its messages are read here. They come to one subscription of the link,
+ * which outlives the reading; what an earlier consumer pushed is known by its name or subject and
+ * dropped. A gap shows by
  *   - a new epoch of the link, or the bucket away (the caretaker's knowledge);
  *   - a number missing in the consumer's own count, or a heartbeat that tells of more than came;
  *   - silence: no message and no heartbeat for SILENCE_MS (the consumer is gone, or the server);
@@ -53,7 +55,9 @@ struct watch {
     /* of one reading */
     struct link *link;
     uint64_t epoch;
-    natsSubscription *sub;
+    natsSubscription *sub; /* the link's */
+    unsigned readings;
+    char inbox[INBOX_SIZE + 32]; /* of this reading */
     char consumer[CONSUMER_SIZE];
     uint64_t initial;      /* messages that the consumer had for us when it was made */
     uint64_t base;         /* the stream's last sequence just before that */
@@ -222,10 +226,15 @@ static bool on_message(struct watch *w, natsMsg *msg)
     const char *status = header(msg, "Status");
     struct reply_place place;
 
+    if (status && strcmp(natsMsg_GetSubject(msg), w->inbox) != 0)
+        return true; /* an earlier reading's */
     w->quiet_ms = 0;
     if (status)
         return strcmp(status, "100") == 0 && on_control(w, msg);
-    return !reply_read_place(natsMsg_GetReply(msg), &place) || on_entry(w, msg, &place);
+    if (!reply_read_place(natsMsg_GetReply(msg), &place) ||
+        !span_eq_str(place.consumer, w->consumer))
+        return true;
+    return on_entry(w, msg, &place);
 }
 
 /* Compares with what the stream says of itself. May block. False: it is another one, or gone. */
@@ -290,7 +299,7 @@ static void follow(struct watch *w)
 
 /* --- beginning and ending --- */
 
-static natsStatus add_consumer(struct watch *w, const char *inbox, jsErrCode *code)
+static natsStatus add_consumer(struct watch *w, jsErrCode *code)
 {
     const int64_t ns_per_ms = 1000000;
     jsConsumerConfig cfg;
@@ -303,7 +312,7 @@ static natsStatus add_consumer(struct watch *w, const char *inbox, jsErrCode *co
     cfg.ReplayPolicy = js_ReplayInstant;
     cfg.MaxDeliver = 1;
     cfg.FilterSubject = w->subjects;
-    cfg.DeliverSubject = inbox;
+    cfg.DeliverSubject = w->inbox;
     cfg.FlowControl = true;
     cfg.Heartbeat = HEARTBEAT_MS * ns_per_ms;
     cfg.MemoryStorage = true;
@@ -320,26 +329,23 @@ static natsStatus add_consumer(struct watch *w, const char *inbox, jsErrCode *co
 /* False: not now. Then nothing is told, and end() tidies up. */
 static bool begin(struct watch *w)
 {
-    char inbox[INBOX_SIZE];
+    unsigned number = (unsigned)(w->bucket - w->store->buckets);
     jsStreamInfo *info = NULL;
     int64_t created = 0;
     jsErrCode code = 0;
     natsStatus s;
     bool another;
 
-    link_new_inbox(w->store, inbox);
-    s = natsConnection_SubscribeSync(&w->sub, w->link->nc, inbox);
-    if (s == NATS_OK)
-        s = natsSubscription_SetPendingLimits(w->sub, -1, -1); /* flow control bounds it */
-    if (s == NATS_OK)
-        s = js_GetStreamInfo(&info, w->link->js, w->stream, NULL, &code);
+    w->sub = w->link->pushed[number];
+    snprintf(w->inbox, sizeof(w->inbox), "%s.%u.%u", w->link->inbox, number, ++w->readings);
+    s = js_GetStreamInfo(&info, w->link->js, w->stream, NULL, &code);
     if (s == NATS_OK) {
         created = info->Created;
         w->base = info->State.LastSeq;
     }
     jsStreamInfo_Destroy(info);
     if (s == NATS_OK && holds(w))
-        s = add_consumer(w, inbox, &code);
+        s = add_consumer(w, &code);
     if (s == NATS_NOT_FOUND) {
         pthread_mutex_lock(&w->store->mutex);
         store_ask(w->store, w->bucket);
@@ -354,17 +360,15 @@ static bool begin(struct watch *w)
     return true;
 }
 
-/* The consumer would go by itself, a few seconds later. */
+/* Without this the consumer would push until the link's end: there is still a subscription. */
 static void end(struct watch *w)
 {
-    if (w->consumer[0]) {
-        char subject[CONSUMER_SIZE + NAME_SIZE + 48];
+    char subject[CONSUMER_SIZE + NAME_SIZE + 48];
 
-        snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.DELETE.%s.%s", w->stream, w->consumer);
-        (void)natsConnection_PublishString(w->link->nc, subject, "");
-    }
-    natsSubscription_Destroy(w->sub);
-    w->sub = NULL;
+    if (!w->consumer[0])
+        return;
+    snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.DELETE.%s.%s", w->stream, w->consumer);
+    (void)natsConnection_PublishString(w->link->nc, subject, "");
 }
 
 static void forget_reading(struct watch *w)

@@ -103,6 +103,16 @@ static inline void server_stop(void)
     server = 0;
 }
 
+/* Returns when it stands still: a signal alone lets its other threads finish what they do. */
+static inline void server_freeze(void)
+{
+    int status;
+
+    kill(server, SIGSTOP);
+    ck_assert_int_eq(waitpid(server, &status, WUNTRACED), server);
+    ck_assert(WIFSTOPPED(status));
+}
+
 static inline void on_bucket(void *arg, const char *bucket, enum store_bucket_state state,
                              const char *why)
 {

@@ -189,7 +189,7 @@ START_TEST(what_is_under_way_is_bounded)
 
     server_start(true, NULL, NULL);
     up();
-    kill(server, SIGSTOP);
+    server_freeze();
     while (status == WB_OK && asked <= STORE_REQUESTS_MAX)
         status = ask_as(STORE_GET, "chat.k", NULL, 0, 1500);
     ck_assert_int_eq(status, WB_FULL);
@@ -210,7 +210,7 @@ START_TEST(a_frozen_server_times_out_in_time_and_once_then_heals)
     server_start(true, NULL, NULL);
     up();
     ck_assert_int_eq(ask(STORE_PUT, "chat.a", "1", 0)->status, WB_OK);
-    kill(server, SIGSTOP);
+    server_freeze();
     start = clock_mono();
     for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(ask_as(STORE_PUT, "chat.b", "1", 0, 400), WB_OK);
@@ -251,7 +251,7 @@ START_TEST(a_lost_link_ends_what_is_under_way_and_nothing_is_sent_later)
     server_start(true, NULL, NULL);
     up();
     at = seen_count;
-    kill(server, SIGSTOP);
+    server_freeze();
     for (int i = 0; i < 50; i++)
         ck_assert_int_eq(ask_as(STORE_PUT, "chat.late", "1", 0, 20000), WB_OK);
     loop_turn(loop, 0);

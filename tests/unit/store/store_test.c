@@ -141,9 +141,9 @@ START_TEST(a_frozen_server_does_not_hold_the_end)
     server_start(true, NULL, NULL);
     store_up((struct store_connection){0});
     at = await_state(0, "records", STORE_CREATED);
-    kill(server, SIGSTOP);
+    server_freeze();
     store_recheck(store, "records");
-    at = await_state(at, "records", STORE_AWAY); /* in the midst of its tries */
+    await_state(at, "records", STORE_AWAY); /* in the midst of its tries */
     store_recheck(store, "records");
     ck_assert_int_lt(store_down(), 3000);
 }
@@ -224,6 +224,46 @@ START_TEST(an_nkey_signs_in)
 }
 END_TEST
 
+static int gate[2];
+static _Atomic int held; /* the thread that waits at the gate */
+
+static wb_status wait_at_gate(const char *seed, char out[STORE_NKEY_PUBLIC_SIZE])
+{
+    char byte;
+
+    (void)seed;
+    (void)out;
+    held = gettid();
+    ck_assert_int_eq(read(gate[0], &byte, 1), 1);
+    return WB_INVALID;
+}
+
+START_TEST(a_call_that_does_not_end_is_left_behind_and_frees_the_store)
+{
+    struct store_bucket watched = wanted;
+    char key[128], task[64];
+    mono until = mono_add_ms(clock_mono(), PATIENCE_MS);
+    int64_t ms;
+
+    ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
+    write_text("user.nk", "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY\n", key);
+    watched.watch = true;
+    store_up_as((struct store_connection){.nkey_file = key, .nkey_public = wait_at_gate}, &watched,
+                (struct store_events){0});
+    while (!held)
+        loop_turn(loop, 10);
+    ms = store_down();
+    ck_assert_int_ge(ms, 1900);
+    ck_assert_int_lt(ms, 3000);
+    snprintf(task, sizeof(task), "/proc/self/task/%d", held);
+    ck_assert_int_eq(write(gate[1], "", 1), 1);
+    while (access(task, F_OK) == 0) { /* what it leaves is the leak checker's to find */
+        ck_assert(mono_before(clock_mono(), until));
+        poll(NULL, 0, 10);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("store");
@@ -239,5 +279,6 @@ int main(void)
     tcase_add_test(tcase, tls_that_was_asked_for_is_never_given_up);
     tcase_add_test(tcase, bad_names_are_refused_and_nothing_started_ends_too);
     tcase_add_test(tcase, an_nkey_signs_in);
+    tcase_add_test(tcase, a_call_that_does_not_end_is_left_behind_and_frees_the_store);
     return run_all("store", tcase);
 }

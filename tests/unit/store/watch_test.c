@@ -286,7 +286,7 @@ START_TEST(a_frozen_server_is_a_gap)
     server_start(true, NULL, NULL);
     up();
     await(told.is_current);
-    kill(server, SIGSTOP);
+    server_freeze();
     start = clock_mono();
     await(told.lost == 1);
     ck_assert_int_lt(mono_diff_us(clock_mono(), start), 5000000);
@@ -491,7 +491,7 @@ START_TEST(the_end_in_the_midst_of_everything_is_silent)
     up();
     await(told.begun == 1);
     own_put(1, "x");
-    kill(server, SIGSTOP);
+    server_freeze();
     own_put(2, "x");
     ck_assert_int_lt(store_down(), 3000);
 }
