@@ -109,6 +109,7 @@ static void show_workers(struct router *r, struct span reply, struct span only, 
         json_int(&j, "discovered", pool_discovered(s->pool));
         json_int(&j, "routable", pool_routable(s->pool));
         json_int(&j, "free", pool_free(s->pool));
+        json_int(&j, "waiting", pool_waiting(s->pool));
         json_array(&j, "workers");
         pool_each(s->pool, list_worker, &l);
         json_end_array(&j);
@@ -133,6 +134,7 @@ void control_stats(struct router *r, struct buf *out)
     for (unsigned i = 0; i < COUNT_COUNT; i++)
         json_int(&j, count_table[i].name, (int64_t)r->counts[i]);
     json_int(&j, "in_flight", slab_used(r->transits));
+    json_int(&j, "waiting", r->places[PLACE_QUEUED].count);
     json_int(&j, "bytes_held", (int64_t)r->bytes_held);
     json_int(&j, "attribution_backlog", ledger_backlog(r->ledger));
     json_end_object(&j);

@@ -27,6 +27,7 @@ struct wishes {
     struct span target;
     int32_t rank;
     bool idempotent;
+    enum priority priority;
     const char *wrong; /* first thing found wrong, or NULL */
 };
 
@@ -216,6 +217,21 @@ static bool read_bool(struct wishes *w, enum request_header which, bool otherwis
     return false;
 }
 
+static void read_priority(struct wishes *w)
+{
+    struct span v = w->value[RH_PRIORITY];
+
+    w->priority = PRIORITY_NORMAL;
+    if (!w->given[RH_PRIORITY] || span_eq_str(v, "normal"))
+        return;
+    if (span_eq_str(v, "high"))
+        w->priority = PRIORITY_HIGH;
+    else if (span_eq_str(v, "low"))
+        w->priority = PRIORITY_LOW;
+    else
+        wrong(w, "Waybill-Priority is not low, normal or high");
+}
+
 static void read_modes(struct transit *t, struct wishes *w)
 {
     const struct service_settings *set = t->service->settings;
@@ -241,10 +257,7 @@ static void read_modes(struct transit *t, struct wishes *w)
     }
     if (total_ms > 0)
         t->total_due = mono_add_ms(t->received, total_ms);
-    v = w->value[RH_PRIORITY];
-    if (w->given[RH_PRIORITY] && !span_eq_str(v, "low") && !span_eq_str(v, "normal") &&
-        !span_eq_str(v, "high"))
-        wrong(w, "Waybill-Priority is not low, normal or high");
+    read_priority(w);
     w->idempotent = read_bool(w, RH_IDEMPOTENT, set->retry.idempotent,
                               "Waybill-Idempotent is not true or false");
     if (w->hops + 1 > HOPS_MAX)
@@ -263,6 +276,7 @@ static struct request_params params_of(const struct transit *t, const struct wis
         .key = w->given[RH_HASH_KEY] ? w->value[RH_HASH_KEY] : w->value[RH_SESSION],
         .idempotent = w->idempotent,
         .one_way = t->reply.len == 0 || t->replies == WB_REPLIES_NONE,
+        .priority = w->priority,
     };
 
     if (!p.key.ptr)

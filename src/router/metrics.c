@@ -34,9 +34,10 @@ static wb_status write_services(struct router *r, struct buf *out)
                         "waybill_workers{service=\"%s\",standing=\"discovered\"} "
                         "%u\nwaybill_workers{service=\"%s\",standing=\"routable\"} %u\n"
                         "waybill_workers{service=\"%s\",standing=\"free\"} "
-                        "%u\nwaybill_in_flight{service=\"%s\"} %" PRIu64 "\n",
+                        "%u\nwaybill_in_flight{service=\"%s\"} %" PRIu64
+                        "\nwaybill_waiting{service=\"%s\"} %u\n",
                         name, pool_discovered(p), name, pool_routable(p), name, pool_free(p), name,
-                        r->services[i].in_flight);
+                        r->services[i].in_flight, name, pool_waiting(p));
     }
     return st;
 }
