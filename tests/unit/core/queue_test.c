@@ -353,6 +353,28 @@ START_TEST(after_its_refusal_the_same_worker_from_the_queue_when_its_mark_ran_ou
 }
 END_TEST
 
+START_TEST(a_target_that_refused_is_asked_again_only_in_its_turn)
+{
+    struct next next;
+
+    beat("a", WORKER_READY);
+    params.target = SPAN_LIT("a");
+    ck_assert_int_eq(ask(0, PRIORITY_NORMAL), NEXT_SEND);
+    waits(1, PRIORITY_NORMAL);
+    next = request_failed(&rqs[0], CAUSE_REFUSED, 1, now);
+    ck_assert_int_eq(next.kind, NEXT_PAUSE);
+    now = mono_add_ms(next.at, 1);
+    registry_run(registry, now); /* the mark is over, and the worker free */
+    ck_assert_int_eq(request_choose(&rqs[0], (mono){0}, now).kind, NEXT_QUEUE);
+    ck_assert_int_eq(turn(), 1);
+    ck_assert_int_eq(turn(), -1);
+    serve(1);
+    ck_assert_int_eq(turn(), 0);
+    ck_assert_uint_eq(rqs[0].attempt, 2);
+    fails(request_failed(&rqs[0], CAUSE_NO_RESPONDERS, 0, now), WB_NO_WORKER);
+}
+END_TEST
+
 START_TEST(after_any_other_failure_never_the_same_worker)
 {
     struct worker *b = beat("b", WORKER_READY), *a;
@@ -559,6 +581,7 @@ int main(void)
     tcase_add_test(tests, room);
     tcase_add_test(tests, a_bound_request_waits_for_its_worker_even_without_a_queue);
     tcase_add_test(tests, after_its_refusal_the_same_worker_from_the_queue_when_its_mark_ran_out);
+    tcase_add_test(tests, a_target_that_refused_is_asked_again_only_in_its_turn);
     tcase_add_test(tests, after_any_other_failure_never_the_same_worker);
     tcase_add_test(tests, who_failed_everywhere_else_does_not_wait_for_nobody);
     tcase_add_test(tests, back_to_its_old_place);

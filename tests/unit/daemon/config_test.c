@@ -178,6 +178,8 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(s->worker_count, 2);
     ck_assert_str_eq(s->workers[0].cancel_subject, "w.1.cancel");
     ck_assert_uint_eq(s->workers[0].weight, 1000);
+    ck_assert_uint_eq(s->queue.limit, 10);
+    ck_assert_int_eq(s->queue.wait_ms, 0);
     ck_assert_uint_eq(s->workers[0].capacity, 8);
     ck_assert_uint_eq(s->workers[0].ranks, 2);
     ck_assert_str_eq(s->workers[0].class_name, "cpu");
@@ -332,8 +334,7 @@ static void count_warning(const char *path)
 START_TEST(what_is_not_built_is_refused_at_start_only)
 {
     static const char *const expected[] = {"services[0].on_interrupt", "services[0].slow_start_ms",
-                                           "services[0].eject.errors", "services[0].queue.limit",
-                                           "services[0].session.ttl_s"};
+                                           "services[0].eject.errors"};
 
     fresh();
     ck_assert(load_golden("good_every_key.json"));
