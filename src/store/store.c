@@ -265,11 +265,17 @@ static void disconnect(struct store *store)
     store->up = false;
 }
 
+static void no_connection(const struct store *store, const char *why, char text[WHY_SIZE])
+{
+    snprintf(text, WHY_SIZE, "no connection to NATS: %.160s%s", why,
+             store_options_lack(&store->connection));
+}
+
 static void connect_failed(struct store *store, const char *why)
 {
     char text[WHY_SIZE];
 
-    snprintf(text, sizeof(text), "no connection to NATS: %.200s", why);
+    no_connection(store, why, text);
     disconnect(store);
     all_away(store, text);
     store->connect_at = mono_add_ms(clock_mono(), store->connect_wait_ms);
@@ -329,8 +335,7 @@ static void watch_link(struct store *store)
     } else if (status != NATS_CONN_STATUS_CONNECTED) {
         char why[WHY_SIZE];
 
-        snprintf(why, sizeof(why), "no connection to NATS: %.200s",
-                 text && text[0] ? text : "lost");
+        no_connection(store, text && text[0] ? text : "lost", why);
         store->up = false;
         all_away(store, why);
     } else {
