@@ -284,6 +284,7 @@ static bool create_store(struct router *r)
         .ca = set->nats.ca,
         .tls = set->nats.ca || strstr(set->nats.url, "tls://"),
         .tls_insecure = set->nats.tls_insecure,
+        .tls_first = set->nats.tls_first,
         .name = name,
         .inbox_prefix = inbox,
         .nkey_public = credentials_public_of,

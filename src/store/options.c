@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(NATS_VERSION_NUMBER) && NATS_VERSION_NUMBER >= 0x030900
+#define HAS_TLS_FIRST 1
+#endif
+
 enum { SERVERS_MAX = 64, SEED_TEXT = 58 };
 
 static void nothing_on_connection(natsConnection *nc, void *closure)
@@ -95,7 +99,7 @@ static natsStatus set_tls(natsOptions *o, const struct store_connection *c, bool
     natsStatus s = NATS_OK;
 
     /* without this, nats.c goes on in clear where the server offers no TLS */
-    if (tls || c->tls || c->ca || c->cert)
+    if (tls || c->tls || c->tls_first || c->ca || c->cert)
         s = natsOptions_SetSecure(o, true);
     if (s == NATS_OK && c->ca)
         s = natsOptions_LoadCATrustedCertificates(o, c->ca);
@@ -103,6 +107,10 @@ static natsStatus set_tls(natsOptions *o, const struct store_connection *c, bool
         s = natsOptions_LoadCertificatesChain(o, c->cert, c->key ? c->key : c->cert);
     if (s == NATS_OK && c->tls_insecure)
         s = natsOptions_SkipServerVerification(o, true);
+#ifdef HAS_TLS_FIRST
+    if (s == NATS_OK && c->tls_first)
+        s = natsOptions_TLSHandshakeFirst(o);
+#endif
     return s;
 }
 
@@ -126,6 +134,16 @@ static natsStatus set_patience(natsOptions *o)
     NEXT(natsOptions_SetErrorHandler(o, nothing_on_error, NULL));
 #undef NEXT
     return s;
+}
+
+const char *store_options_lack(const struct store_connection *c)
+{
+#ifndef HAS_TLS_FIRST
+    if (c->tls_first)
+        return " (TLS first needs nats.c 3.9, this is " NATS_VERSION_STRING ")";
+#endif
+    (void)c;
+    return "";
 }
 
 natsStatus store_options(const struct store_connection *c, natsOptions **out)

@@ -42,6 +42,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "store/options.h"
 #include "store/state.h"
 
 struct report {
@@ -246,11 +247,17 @@ static void disconnect(struct store *store)
     link_destroy(link);
 }
 
+static void no_connection(const struct store *store, const char *why, char text[WHY_SIZE])
+{
+    snprintf(text, WHY_SIZE, "no connection to NATS: %.160s%s", why,
+             store_options_lack(&store->connection));
+}
+
 static void connect_failed(struct store *store, const char *why)
 {
     char text[WHY_SIZE];
 
-    snprintf(text, sizeof(text), "no connection to NATS: %.200s", why);
+    no_connection(store, why, text);
     all_away(store, text);
     disconnect(store);
     store->connect_at = mono_add_ms(clock_mono(), store->connect_wait_ms);
@@ -324,8 +331,7 @@ static void watch_link(struct store *store)
     } else if (status != NATS_CONN_STATUS_CONNECTED) {
         char why[WHY_SIZE];
 
-        snprintf(why, sizeof(why), "no connection to NATS: %.200s",
-                 text && text[0] ? text : "lost");
+        no_connection(store, text && text[0] ? text : "lost", why);
         if (store->up)
             set_link(store, store->link, false);
         all_away(store, why);

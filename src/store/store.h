@@ -33,6 +33,7 @@ struct store_connection { /* strings are copied; NULL: not set */
      */
     wb_status (*nkey_public)(const char *seed, char out[STORE_NKEY_PUBLIC_SIZE]);
     bool tls, tls_insecure;
+    bool tls_first; /* from nats.c 3.9 on; an older one begins in clear, and `why` then says so */
     const char *name;
     const char *inbox_prefix; /* "<prefix>.inbox.<router>" */
 };

@@ -1,14 +1,17 @@
 """The server restarts, withdraws passwords, speaks TLS, freezes; the router is told to stop."""
+import json
+import re
 import signal
 import shutil
 import tempfile
 import time
 import unittest
+import urllib.request
 
 from case import SLOW, Case, hold, serve, stays, wait_for
-from support import certificates, cluster
+from support import certificates, cluster, servers
 from support.bucket import Bucket
-from support.cluster import Fabric
+from support.cluster import Fabric, free_port
 from support.hub import Hub
 from support.nats import tls_context
 
@@ -98,11 +101,15 @@ class Tls(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
         self.fabric = None
 
-    def start(self, host="localhost", verify=False, **options):
+    def start(self, host="localhost", verify=False, first=None, **options):
         self.files = certificates.make(self.dir, host)
         tls = {"cert_file": self.files["cert"], "key_file": self.files["key"], "ca_file": self.files["ca"], "timeout": 5}
         if verify:
             tls["verify"] = True
+        if first:
+            if servers.numbers_of(cluster.server_binary()) < (2, 10):
+                self.skipTest("nats-server before 2.10 has no TLS first")
+            tls["handshake_first"] = first
         self.fabric = Fabric(tls=tls, **options)
         self.addCleanup(lambda: self.assertEqual([], self.fabric.close()))
 
@@ -160,6 +167,51 @@ class Tls(unittest.TestCase):
         for environment, scheme in (({"NATS_CA": self.files["ca"]}, "nats"), ({}, "tls")):
             with self.subTest(scheme=scheme):
                 self.never_up(environment, "%s://localhost:%d" % (scheme, self.fabric.port), lambda router: "tls" in router.output().lower())
+
+
+    def test_tls_first(self):
+        """Not a byte in clear, not even INFO: both lanes serve. Records need a nats.c that can do it too; one that can't is named in the log."""
+        self.start(first=True)
+        url = "tls://localhost:%d" % self.fabric.port
+        self.fabric.client_options = {"tls": self.tls(), "tls_first": True}
+        router = self.fabric.router(env={"NATS_URL": url, "NATS_CA": self.files["ca"]}, nats={"url": url, "tls_first": True})
+        bucket = self.fabric.watch()
+        self.fabric.raw_worker("w1", serve, known_to=[router])
+        answer = self.fabric.client().request("echo.request.x", b"q", {"Waybill-Request-Id": "first"}, bound=10 * SLOW)
+        self.assertEqual((None, "w1"), (answer.error, answer.get("Waybill-Worker")))
+        wait_for(lambda: "bucket %s" % bucket.name in router.output(), 20 * SLOW, lambda: "a word on the bucket\n" + router.tail())
+        if "bucket %s created" % bucket.name in router.output():
+            self.assertEqual("w1", bucket.record("first", 20 * SLOW)["worker"])
+        else:
+            wait_for(lambda: "TLS first needs nats.c 3.9" in router.output(), 20 * SLOW, lambda: "the reason\n" + router.tail())
+
+    def test_tls_first_where_the_server_takes_both(self):
+        """`auto`: who begins with TLS is answered at once, who waits for INFO gets it. Records are written whatever nats.c there is."""
+        self.start(first="auto")
+        url = "tls://localhost:%d" % self.fabric.port
+        router = self.fabric.router(env={"NATS_URL": url, "NATS_CA": self.files["ca"]}, nats={"url": url, "tls_first": True})
+        self.fabric.client_options = {"tls": self.tls(), "tls_first": True}
+        bucket = self.fabric.watch()
+        self.fabric.worker("w1", "--echo", env={"NATS_URL": url, "NATS_CA": self.files["ca"]}, known_to=[router])
+        answer = self.fabric.client().request("echo.request.x", b"q", {"Waybill-Request-Id": "both"}, bound=10 * SLOW)
+        self.assertEqual((None, "w1"), (answer.error, answer.get("Waybill-Worker")))
+        self.assertEqual("w1", bucket.record("both", 20 * SLOW)["worker"])
+
+    def test_tls_first_is_never_given_up(self):
+        """Neither lanes nor the records' connection come in clear to a server without TLS, whatever the URL says."""
+        monitor = free_port()
+        self.fabric = Fabric(server_extra={"http": "127.0.0.1:%d" % monitor})
+        self.addCleanup(lambda: self.assertEqual([], self.fabric.close()))
+        url = "nats://localhost:%d" % self.fabric.port
+        router = self.fabric.router(wait=False, env={"NATS_URL": url}, nats={"url": url, "tls_first": True})
+        for who in ("front", "back"):
+            wait_for(lambda: re.search("nats waybilld router-1 %s: .* not reached: .*(TLS|SSL|tls)" % who, router.output()), 20 * SLOW,
+                     lambda: "the refusal\n" + router.tail())
+        wait_for(lambda: re.search("bucket .* is away: .*(TLS|SSL|secure)", router.output()), 20 * SLOW, lambda: "the store's refusal\n" + router.tail())
+        with urllib.request.urlopen("http://127.0.0.1:%d/connz?state=all" % monitor, timeout=5) as answer:
+            names = [entry.get("name", "") for entry in json.load(answer)["connections"]]
+        self.assertEqual([], [name for name in names if name.startswith("waybilld")])
+        self.assertFalse(router.healthy)
 
 
 class FrozenJetStream(unittest.TestCase):

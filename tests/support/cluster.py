@@ -286,6 +286,7 @@ class Fabric:
         self.jetstream, self.server_extra, self.tls = jetstream, dict(server_extra or {}), tls
         self.extra_users = list(extra_users)
         self.host = host
+        self.client_options = {}  # of every client from now on
         self.dir = tempfile.mkdtemp(prefix="waybill-e2e.")
         self.processes, self.clients = [], []
         self.operator = None
@@ -341,7 +342,7 @@ class Fabric:
     # -- parties
 
     def client(self, name="client", **options):
-        client = Client(self.port, name, self.passwords.get(name, PASSWORD), name=name, host=self.host, **options)
+        client = Client(self.port, name, self.passwords.get(name, PASSWORD), name=name, **{"host": self.host, **self.client_options, **options})
         self.clients.append(client)
         return client
 

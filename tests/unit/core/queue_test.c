@@ -365,7 +365,7 @@ START_TEST(a_target_that_refused_is_asked_again_only_in_its_turn)
     ck_assert_int_eq(next.kind, NEXT_PAUSE);
     now = mono_add_ms(next.at, 1);
     registry_run(registry, now); /* the mark is over, and the worker free */
-    ck_assert_int_eq(request_choose(&rqs[0], (mono){0}, now).kind, NEXT_QUEUE);
+    ck_assert_int_eq(request_choose(&rqs[0], NULL, (mono){0}, now).kind, NEXT_QUEUE);
     ck_assert_int_eq(turn(), 1);
     ck_assert_int_eq(turn(), -1);
     serve(1);
