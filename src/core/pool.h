@@ -24,11 +24,10 @@ struct worker_private {
     struct deadline silence; /* its intervals are missed */
     struct deadline recheck; /* end of ejection or of the overload mark, whichever is first */
     mono restored_at;
-    struct worker *newer, *older; /* in pool->ejected, while in_ejected */
-    struct charge *ending;        /* of an ended epoch, not yet handed over */
+    struct link ejected; /* on pool->ejected */
+    struct list ending;  /* charges of an ended epoch, not yet handed over */
     struct worker *worker;
     size_t id_len;
-    bool in_ejected;
     bool restored; /* by a heartbeat, at restored_at */
 };
 
@@ -55,7 +54,7 @@ struct pool {
     uint32_t *vacant; /* indexes given back */
     uint32_t slots_size, slots_used, vacant_count;
     uint32_t candidates, routable, free;
-    struct worker *ejected_oldest, *ejected_newest;
+    struct list ejected;        /* oldest first */
     struct worker *last_resort; /* routable though ejected, because all are */
     const struct policy *policy;
     void *policy_state;
