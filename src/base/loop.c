@@ -25,6 +25,7 @@
 #include "base/loop.h"
 
 #include "base/check.h"
+#include "base/list.h"
 #include "base/log.h"
 
 #include <netdb.h>
@@ -55,8 +56,8 @@ struct loop {
     bool busy;      /* a timer fired in this turn: it need not sleep */
     bool stopped;
     unsigned left_open; /* found by loop_destroy */
-    struct loop_hook *first, *last;
-    struct loop_hook *next; /* the hook after the one that runs */
+    struct list hooks;
+    struct link *next; /* the hook after the one that runs */
     uv_loop_t uv;
     uv_prepare_t prepare;
     uv_check_t check;
@@ -65,7 +66,7 @@ struct loop {
 
 struct loop_hook {
     struct loop *loop;
-    struct loop_hook *prev, *next;
+    struct link link;
     void (*fn)(void *arg);
     void *arg;
 };
@@ -139,8 +140,10 @@ static void on_prepare(uv_prepare_t *handle)
     struct loop *loop = handle->data;
 
     MAGIC_CHECK(loop, MAGIC_LOOP);
-    for (struct loop_hook *hook = loop->first; hook; hook = loop->next) {
-        loop->next = hook->next;
+    for (struct link *at = list_first(&loop->hooks); at; at = loop->next) {
+        struct loop_hook *hook = CONTAINER_OF(at, struct loop_hook, link);
+
+        loop->next = list_next(&loop->hooks, at);
         hook->fn(hook->arg);
     }
     if (loop->turning && loop->busy)
@@ -170,6 +173,7 @@ struct loop *loop_create(void)
         return NULL;
     }
     MAGIC_SET(loop, MAGIC_LOOP);
+    list_init(&loop->hooks);
     /* These cannot fail: they only link the handles in. */
     uv_prepare_init(&loop->uv, &loop->prepare);
     uv_check_init(&loop->uv, &loop->check);
@@ -198,6 +202,8 @@ static void close_left(uv_handle_t *handle, void *arg)
 
 void loop_destroy(struct loop *loop)
 {
+    struct link *next;
+
     if (!loop)
         return;
     MAGIC_CHECK(loop, MAGIC_LOOP);
@@ -206,11 +212,10 @@ void loop_destroy(struct loop *loop)
     uv_close((uv_handle_t *)&loop->check, NULL);
     uv_close((uv_handle_t *)&loop->bound, NULL);
     uv_walk(&loop->uv, close_left, loop);
-    while (loop->first) {
+    for (struct link *at = list_first(&loop->hooks); at; at = next) {
+        next = list_next(&loop->hooks, at);
         loop->left_open++;
-        /* The analyzer does not follow that a hook without a prev is the first, which destroy
-         * unlinks. */
-        loop_hook_destroy(loop->first); // NOLINT(clang-analyzer-unix.Malloc)
+        free(CONTAINER_OF(at, struct loop_hook, link));
     }
     if (loop->left_open)
         log_write(LOG_WARN, "loop: %u objects were still open at its end", loop->left_open);
@@ -265,12 +270,8 @@ struct loop_hook *loop_hook_create(struct loop *loop, void (*fn)(void *arg), voi
 
     if (!hook)
         return NULL;
-    *hook = (struct loop_hook){.loop = loop, .prev = loop->last, .fn = fn, .arg = arg};
-    if (loop->last)
-        loop->last->next = hook;
-    else
-        loop->first = hook;
-    loop->last = hook;
+    *hook = (struct loop_hook){.loop = loop, .fn = fn, .arg = arg};
+    list_append(&loop->hooks, &hook->link);
     return hook;
 }
 
@@ -281,16 +282,9 @@ void loop_hook_destroy(struct loop_hook *hook)
     if (!hook)
         return;
     loop = hook->loop;
-    if (loop->next == hook)
-        loop->next = hook->next;
-    if (hook->prev)
-        hook->prev->next = hook->next;
-    else
-        loop->first = hook->next;
-    if (hook->next)
-        hook->next->prev = hook->prev;
-    else
-        loop->last = hook->prev;
+    if (loop->next == &hook->link)
+        loop->next = list_next(&loop->hooks, &hook->link);
+    link_remove(&hook->link);
     free(hook);
 }
 

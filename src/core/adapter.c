@@ -68,7 +68,7 @@ struct holding *adapter_loading(const struct adapter *adapter)
 
 /* ---- names ---- */
 
-static void list_remove(struct adapter *adapter)
+static void adapters_remove(struct adapter *adapter)
 {
     struct adapter_list *list = adapter->list;
 
@@ -84,7 +84,7 @@ static void list_remove(struct adapter *adapter)
     adapter->list = NULL;
 }
 
-static void list_append(struct adapter_list *list, struct adapter *adapter)
+static void adapters_append(struct adapter_list *list, struct adapter *adapter)
 {
     adapter->prev = list->last;
     adapter->next = NULL;
@@ -113,7 +113,7 @@ static void adapter_destroy(struct adapter *adapter)
     MAGIC_CHECK(adapter, ADAPTER_MAGIC);
     CHECK(adapter->holders == 0 && adapter->loading == NULL && adapter->in_flight == 0);
     CHECK(adapter->policy_state == NULL);
-    list_remove(adapter);
+    adapters_remove(adapter);
     CHECK(map_remove(pool->adapters, adapter_name(adapter)) == adapter);
     free(adapter->slots);
     free(adapter->vacant);
@@ -162,7 +162,7 @@ static struct adapter *adapter_obtain(struct pool *pool, struct span name, bool 
         free(adapter);
         return NULL;
     }
-    list_append(&pool->idle, adapter);
+    adapters_append(&pool->idle, adapter);
     return adapter;
 }
 
@@ -170,8 +170,8 @@ static void move_to(struct adapter_list *list, struct adapter *adapter)
 {
     if (adapter->list == list)
         return;
-    list_remove(adapter);
-    list_append(list, adapter);
+    adapters_remove(adapter);
+    adapters_append(list, adapter);
 }
 
 /* Puts it on the list where it belongs. May destroy idle ones, never this one. */

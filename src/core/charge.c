@@ -13,34 +13,6 @@
 
 enum { CHARGE_COUNTED, CHARGE_ENDING, CHARGE_TOLD };
 
-static struct charge **list_of(const struct charge *charge)
-{
-    return charge->ended == CHARGE_ENDING ? &charge->worker->priv->ending
-                                          : &charge->worker->charges;
-}
-
-static void charge_link(struct charge *charge)
-{
-    struct charge **list = list_of(charge);
-
-    charge->prev = NULL;
-    charge->next = *list;
-    if (*list != NULL)
-        (*list)->prev = charge;
-    *list = charge;
-}
-
-static void charge_unlink(struct charge *charge)
-{
-    if (charge->prev != NULL)
-        charge->prev->next = charge->next;
-    else
-        *list_of(charge) = charge->next;
-    if (charge->next != NULL)
-        charge->next->prev = charge->prev;
-    charge->next = charge->prev = NULL;
-}
-
 static void charge_uncount(struct charge *charge)
 {
     struct worker *w = charge->worker;
@@ -67,7 +39,7 @@ void charge_take(struct charge *charge, struct worker *w, mono now)
     MAGIC_CHECK(w, WORKER_MAGIC);
     CHECK(charge->worker == NULL && w->discovered);
     *charge = (struct charge){.worker = w, .epoch = w->epoch};
-    charge_link(charge);
+    list_prepend(&w->charges, &charge->link);
     w->refs++;
     w->occupancy++;
     worker_changed(w, now);
@@ -80,7 +52,7 @@ bool charge_release(struct charge *charge, mono now)
     if (w == NULL)
         return false;
     MAGIC_CHECK(w, WORKER_MAGIC);
-    charge_unlink(charge);
+    link_remove(&charge->link);
     if (charge->ended == CHARGE_COUNTED) {
         charge_uncount(charge);
         if (w->discovered)
@@ -135,19 +107,21 @@ void charge_bytes_arrived(struct charge *charge, mono now)
 void charge_end_epoch(struct worker *w, bool begun_too)
 {
     const struct registry_options *options = &w->pool->registry->options;
-    struct charge *next;
+    struct link *next;
 
-    for (struct charge *charge = w->charges; charge != NULL; charge = next) {
-        next = charge->next;
+    for (struct link *at = list_first(&w->charges); at != NULL; at = next) {
+        struct charge *charge = CONTAINER_OF(at, struct charge, link);
+
+        next = list_next(&w->charges, at);
         if (charge->ended != CHARGE_COUNTED)
             continue;
         if (!begun_too && options->events.attempt_begun != NULL &&
             options->events.attempt_begun(options->arg, charge))
             continue;
-        charge_unlink(charge);
+        link_remove(at);
         charge_uncount(charge);
         charge->ended = CHARGE_ENDING;
-        charge_link(charge);
+        list_prepend(&w->priv->ending, at);
     }
 }
 
@@ -155,13 +129,15 @@ void charge_hand_over(struct worker *w, mono now)
 {
     const struct registry_options *options = &w->pool->registry->options;
 
-    worker_ref(w);
-    while (w->priv->ending != NULL) {
-        struct charge *charge = w->priv->ending;
+    struct link *at;
 
-        charge_unlink(charge);
+    worker_ref(w);
+    while ((at = list_first(&w->priv->ending)) != NULL) {
+        struct charge *charge = CONTAINER_OF(at, struct charge, link);
+
+        link_remove(at);
         charge->ended = CHARGE_TOLD;
-        charge_link(charge);
+        list_prepend(&w->charges, at);
         if (options->events.attempt_lost != NULL)
             options->events.attempt_lost(options->arg, charge, now);
     }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 
 struct worker;
 struct holding;
@@ -19,7 +20,7 @@ struct charge {
     uint64_t bytes; /* counted in worker->bytes_out until the first message of the attempt or the
                        release */
     uint8_t ended;  /* its epoch ended: no count holds it any more (charge_end) */
-    struct charge *next, *prev;
+    struct link link;
 };
 
 void charge_take(struct charge *charge, struct worker *w, mono now);  /* CHECKs that it is empty */

@@ -45,14 +45,25 @@ static void publish(struct worker *w, mono now)
         queue_pool_shrank(pool);
 }
 
+/* The least recently ejected that takes new requests. */
+static struct worker *find_last_resort(const struct pool *pool)
+{
+    const struct list *ejected = &pool->ejected;
+
+    for (struct link *at = list_first(ejected); at != NULL; at = list_next(ejected, at)) {
+        struct worker *w = CONTAINER_OF(at, struct worker_private, ejected)->worker;
+
+        if (worker_admits(w))
+            return w;
+    }
+    return NULL;
+}
+
 static void settle_last_resort(struct pool *pool, mono now)
 {
-    struct worker *old = pool->last_resort, *resort = NULL;
+    struct worker *old = pool->last_resort;
+    struct worker *resort = pool->candidates == 0 ? find_last_resort(pool) : NULL;
 
-    if (pool->candidates == 0)
-        for (resort = pool->ejected_oldest; resort != NULL; resort = resort->priv->newer)
-            if (worker_admits(resort))
-                break;
     if (resort == old)
         return;
     pool->last_resort = resort;
@@ -102,20 +113,8 @@ static void recheck_arm(struct worker *w)
 
 static void ejected_unlink(struct worker *w)
 {
-    struct worker_private *p = w->priv;
-
-    if (!p->in_ejected)
-        return;
-    if (p->older != NULL)
-        p->older->priv->newer = p->newer;
-    else
-        w->pool->ejected_oldest = p->newer;
-    if (p->newer != NULL)
-        p->newer->priv->older = p->older;
-    else
-        w->pool->ejected_newest = p->older;
-    p->newer = p->older = NULL;
-    p->in_ejected = false;
+    if (link_is_on(&w->priv->ejected))
+        link_remove(&w->priv->ejected);
 }
 
 void worker_forget_ejection(struct worker *w)
@@ -138,13 +137,7 @@ void worker_eject(struct worker *w, mono now)
     ejected_unlink(w);
     w->health = WORKER_EJECTED;
     w->ejected_until = mono_add_ms(now, EJECT_MS);
-    w->priv->older = pool->ejected_newest;
-    if (pool->ejected_newest != NULL)
-        pool->ejected_newest->priv->newer = w;
-    else
-        pool->ejected_oldest = w;
-    pool->ejected_newest = w;
-    w->priv->in_ejected = true;
+    list_append(&pool->ejected, &w->priv->ejected);
     recheck_arm(w);
     worker_changed(w, now);
     if (!again && w->health == WORKER_EJECTED)

@@ -54,8 +54,8 @@ struct worker_private {
     mono overdue_at;         /* when they were, while the link is not proved; 0: they are not */
     struct deadline recheck; /* end of ejection or of the overload mark, whichever is first */
     mono restored_at;
-    struct worker *newer, *older; /* in pool->ejected, while in_ejected */
-    struct charge *ending;        /* of an ended epoch, not yet handed over */
+    struct link ejected; /* on pool->ejected */
+    struct list ending;  /* charges of an ended epoch, not yet handed over */
     struct worker *worker;
     struct waiting own;          /* requests that wait for this one */
     uint64_t passed[PRIORITIES]; /* up to these numbers the pool's lines exclude it */
@@ -63,8 +63,7 @@ struct worker_private {
     struct worker *noted_before, *noted_behind; /* in registry->noted, while noted */
     bool noted;
     size_t id_len;
-    bool in_ejected;
-    bool restored;                    /* by a heartbeat, at restored_at */
+    bool restored; /* by a heartbeat, at restored_at */
     struct worker_adapters *adapters; /* NULL: it holds none and has no slots */
 };
 
@@ -127,7 +126,7 @@ struct pool {
     uint32_t *vacant; /* indexes given back */
     uint32_t slots_size, slots_used, vacant_count;
     uint32_t candidates, routable, free;
-    struct worker *ejected_oldest, *ejected_newest;
+    struct list ejected;        /* oldest first */
     struct worker *last_resort; /* routable though ejected, because all are */
     const struct policy *policy;
     void *policy_state;

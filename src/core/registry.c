@@ -126,6 +126,7 @@ struct pool *registry_add_pool(struct registry *registry, const struct pool_opti
     if (pool == NULL)
         return NULL;
     MAGIC_SET(pool, POOL_MAGIC);
+    list_init(&pool->ejected);
     pool->registry = registry;
     pool->options = *options;
     memcpy(pool->name, name.ptr, name.len);

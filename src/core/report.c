@@ -250,9 +250,12 @@ done:
 /* The first heartbeat of a static worker: its attempts are the epoch's own. */
 static void adopt_epoch(struct worker *w, int64_t epoch)
 {
-    for (struct charge *charge = w->charges; charge != NULL; charge = charge->next)
+    for (struct link *at = list_first(&w->charges); at != NULL; at = list_next(&w->charges, at)) {
+        struct charge *charge = CONTAINER_OF(at, struct charge, link);
+
         if (charge->ended == 0)
             charge->epoch = epoch;
+    }
 }
 
 /* A fresh heartbeat restores, but not again and again a worker that heartbeats and does not listen.

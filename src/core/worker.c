@@ -6,7 +6,7 @@
 
 #define BLOCK_SIZE ((sizeof(struct worker_whole) + WORKER_LINE - 1) / WORKER_LINE * WORKER_LINE)
 
-_Static_assert(offsetof(struct worker, epoch) <= WORKER_LINE, "a choice touches one line");
+_Static_assert(offsetof(struct worker, epoch) == WORKER_LINE, "a choice touches one line");
 _Static_assert(offsetof(struct worker, refused) <= 2 * (size_t)WORKER_LINE, "a request two");
 
 struct worker *worker_create(struct pool *pool, struct span id)
@@ -23,6 +23,8 @@ struct worker *worker_create(struct pool *pool, struct span id)
     MAGIC_SET(w, WORKER_MAGIC);
     w->pool = pool;
     w->priv = &whole->priv;
+    list_init(&w->charges);
+    list_init(&w->priv->ending);
     w->weight = 100;
     w->interval_ms = 5000;
     memcpy(w->id, id.ptr, id.len);
@@ -48,7 +50,8 @@ void worker_unref(struct worker *w)
     CHECK(w->refs > 0);
     if (--w->refs > 0 || w->listed)
         return;
-    CHECK(w->charges == NULL && w->priv->ending == NULL && w->priv->own.count == 0);
+    CHECK(list_is_empty(&w->charges) && list_is_empty(&w->priv->ending));
+    CHECK(w->priv->own.count == 0);
     queue_forget(w);
     holdings_fini(w);
     for (uint32_t i = 0; i < w->adapter_count; i++)

@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/span.h"
 #include "waybill/types.h"
 
 struct pool;
-struct charge;
 
 /* What the worker says of itself. */
 enum worker_state { WORKER_READY, WORKER_BUSY, WORKER_DRAINING, WORKER_LEAVING };
@@ -35,7 +35,7 @@ struct worker {
     unsigned magic;
     unsigned refs;
     struct pool *pool;
-    struct charge *charges; /* list of all charges on it, any epoch */
+    struct list charges; /* all on it, of any epoch */
     uint32_t capacity, weight;
     uint32_t occupancy; /* own charged attempts of the present epoch */
     uint32_t others;    /* other routers' attempts, from heartbeats */

@@ -234,7 +234,7 @@ static void list_session(struct json *j, const struct session_view *v)
     json_end_object(j);
 }
 
-static bool list_next(void *arg, const struct session_view *v)
+static bool list_view(void *arg, const struct session_view *v)
 {
     struct session_listing *l = arg;
 
@@ -273,7 +273,7 @@ static void show_sessions(struct router *r, struct span reply, const struct cont
         if (sessions_find(sessions, span_of(key, n), &v, now))
             list_session(&j, &v);
     } else if (sessions) {
-        sessions_each(sessions, list_next, &l, now);
+        sessions_each(sessions, list_view, &l, now);
     }
     json_end_array(&j);
     json_bool(&j, "truncated", l.cut);

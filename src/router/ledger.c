@@ -32,6 +32,7 @@
 
 #include "base/check.h"
 #include "base/id.h"
+#include "base/list.h"
 #include "base/loop.h"
 #include "store/store.h"
 #include "wire/headers.h"
@@ -68,7 +69,7 @@ struct entry {
     uint64_t handle, transit, rid, expect, revision;
     mono born, sent_at;
     wall received_at;
-    struct entry *next, *prev;
+    struct link link;        /* on the list of its place */
     struct deadline confirm; /* before_reply: how long the answer waits */
     struct ledger *ledger;
     char *first; /* key, then the first revision's value */
@@ -76,7 +77,7 @@ struct entry {
 };
 
 struct entry_list {
-    struct entry *head, *tail;
+    struct list list;
     uint32_t count;
 };
 
@@ -100,41 +101,30 @@ struct ledger {
 
 static void put_in(struct entry *e, enum entry_place place, bool front)
 {
-    struct entry_list *list;
+    struct entry_list *lists = e->ledger->lists;
 
     if (e->place != ENTRY_PLACES) {
-        list = &e->ledger->lists[e->place];
-        if (e->prev)
-            e->prev->next = e->next;
-        else
-            list->head = e->next;
-        if (e->next)
-            e->next->prev = e->prev;
-        else
-            list->tail = e->prev;
-        list->count--;
+        link_remove(&e->link);
+        lists[e->place].count--;
     }
-    e->next = e->prev = NULL;
     e->place = (uint8_t)place;
     if (place == ENTRY_PLACES)
         return;
-    list = &e->ledger->lists[place];
-    list->count++;
-    if (front) {
-        e->next = list->head;
-        if (list->head)
-            list->head->prev = e;
-        else
-            list->tail = e;
-        list->head = e;
-    } else {
-        e->prev = list->tail;
-        if (list->tail)
-            list->tail->next = e;
-        else
-            list->head = e;
-        list->tail = e;
-    }
+    if (front)
+        list_prepend(&lists[place].list, &e->link);
+    else
+        list_append(&lists[place].list, &e->link);
+    lists[place].count++;
+}
+
+static struct entry *first_in(const struct ledger *l, enum entry_place place)
+{
+    return LIST_OWNER(list_first(&l->lists[place].list), struct entry, link);
+}
+
+static struct entry *last_in(const struct ledger *l, enum entry_place place)
+{
+    return LIST_OWNER(list_last(&l->lists[place].list), struct entry, link);
 }
 
 static struct span key_of(const struct entry *e)
@@ -315,7 +305,7 @@ static void pump(struct ledger *l, mono now)
         return;
     if (l->gate_ms && (l->probing || mono_before(now, l->gate_until)))
         return;
-    while ((e = l->lists[ENTRY_QUEUED].head) && l->lists[ENTRY_SENT].count < WINDOW) {
+    while ((e = first_in(l, ENTRY_QUEUED)) && l->lists[ENTRY_SENT].count < WINDOW) {
         if (!send(e, now)) {
             loop_timer_set(l->timer, mono_add_ms(now, 20));
             return;
@@ -496,7 +486,7 @@ static void expire(struct ledger *l, enum entry_place place, int64_t limit_ms, m
 {
     struct entry *e;
 
-    while ((e = l->lists[place].head) && mono_diff_us(now, e->sent_at) > limit_ms * 1000) {
+    while ((e = first_in(l, place)) && mono_diff_us(now, e->sent_at) > limit_ms * 1000) {
         /* Silence may be a missing bucket: a listener on its subjects hides the 503. */
         store_recheck(l->router->store, l->router->settings->attribution.bucket);
         close_gate(l, now);
@@ -523,7 +513,7 @@ static void before_sleep(void *arg)
 {
     struct ledger *l = arg;
 
-    if (l->lists[ENTRY_QUEUED].head)
+    if (first_in(l, ENTRY_QUEUED))
         pump(l, loop_now(l->router->loop));
 }
 
@@ -688,9 +678,9 @@ void ledger_link(struct ledger *l, bool up, mono now)
     if (up)
         return; /* the queue is written as the gate allows */
     /* Whether what was sent arrived is unknown: each is tried again, as a repeat. */
-    while ((e = l->lists[ENTRY_SENT].tail))
+    while ((e = last_in(l, ENTRY_SENT)))
         again(e, now);
-    while ((e = l->lists[ENTRY_READING].tail))
+    while ((e = last_in(l, ENTRY_READING)))
         again(e, now);
 }
 
@@ -725,6 +715,8 @@ struct ledger *ledger_create(struct router *r)
     if (!l)
         return NULL;
     l->router = r;
+    for (unsigned i = 0; i < ENTRY_PLACES; i++)
+        list_init(&l->lists[i].list);
     l->entries = slab_create(sizeof(struct entry), ENTRIES_MAX + r->settings->limits.in_flight);
     l->by_key = map_create(ENTRIES_MAX + r->settings->limits.in_flight);
     l->kv_prefix_len = (size_t)snprintf(l->kv_prefix, sizeof l->kv_prefix, "$KV.%s.", bucket);

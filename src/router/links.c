@@ -85,7 +85,7 @@ static void resume_list(struct router *r, enum place place, const struct pool *p
     /* dispatch_start may put a transit back at the end of the same list: walk no further than those
      * there now. */
     for (uint32_t n = r->places[place].count; n > 0; n--) {
-        struct transit *t = r->places[place].first;
+        struct transit *t = transit_first(r, place);
 
         if (pool && t->service->pool != pool) {
             transit_place(t, PLACE_RUNNING);
@@ -121,8 +121,8 @@ static void back_down(struct router *r, mono now)
     presence_down(r->presence);
     ledger_link(r->ledger, false, now);
     links_leave(r);
-    for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
-        next = t->next;
+    for (struct transit *t = transit_first(r, PLACE_RUNNING); t; t = next) {
+        next = transit_next(t);
         t->link_broke = true;
         /* Who does not number can't show that nothing was lost. */
         if (t->core.state == REQUEST_SERVED && !t->numbered)
@@ -236,8 +236,8 @@ static void publish_denied(struct router *r, struct span subject, const char *te
 
     log_limited(&r->log_trouble, now, LOG_ERROR, "NATS denies a publish to %s: %s",
                 log_quote(subject, quoted), text);
-    for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
-        next = t->next;
+    for (struct transit *t = transit_first(r, PLACE_RUNNING); t; t = next) {
+        next = transit_next(t);
         if (t->core.state == REQUEST_OUT && span_eq_str(subject, t->core.charge.worker->subject))
             dispatch_give_up(t, WB_INTERNAL, "NATS denied the publish to the worker", now);
     }

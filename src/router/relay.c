@@ -223,15 +223,15 @@ void relay_front_up(struct router *r)
 {
     struct transit *next;
 
-    for (struct transit *t = r->places[PLACE_HELD].first; t; t = next) {
-        next = t->next;
+    for (struct transit *t = transit_first(r, PLACE_HELD); t; t = next) {
+        next = transit_next(t);
         if (!t->held_for_ack) {
             flush_held(t);
             settle(t);
         }
     }
-    for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
-        next = t->next;
+    for (struct transit *t = transit_first(r, PLACE_RUNNING); t; t = next) {
+        next = transit_next(t);
         if (t->held_for_front && !t->held_for_ack)
             flush_held(t);
     }
@@ -241,8 +241,8 @@ void relay_front_down(struct router *r, mono now)
 {
     struct transit *next;
 
-    for (struct transit *t = r->places[PLACE_RUNNING].first; t; t = next) {
-        next = t->next;
+    for (struct transit *t = transit_first(r, PLACE_RUNNING); t; t = next) {
+        next = transit_next(t);
         if (t->core.state == REQUEST_SERVED && t->seq_out > 0)
             relay_interrupt(t, WB_INTERRUPTED, "the link to the client was lost during the stream",
                             now);

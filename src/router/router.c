@@ -123,6 +123,8 @@ static bool create_tables(struct router *r)
 {
     const struct router_settings *set = r->settings;
 
+    for (unsigned i = 0; i < PLACE_COUNT; i++)
+        list_init(&r->places[i].list);
     r->deadlines = deadlines_create(set->limits.in_flight * 2 + 65536 + 16);
     r->transits = slab_create(sizeof(struct transit), set->limits.in_flight);
     if (r->transits)
@@ -384,7 +386,7 @@ static void end_unfinished(struct router *r, mono now)
 
     for (unsigned i = 0; i < sizeof places / sizeof places[0]; i++) {
         for (uint32_t n = r->places[places[i]].count; n > 0; n--) {
-            struct transit *t = r->places[places[i]].first;
+            struct transit *t = transit_first(r, places[i]);
 
             if (t->core.state == REQUEST_SERVED)
                 relay_interrupt(t, WB_INTERRUPTED, "the router is stopping", now);

@@ -23,6 +23,7 @@
 
 #include "base/buf.h"
 #include "base/deadline.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/rng.h"
@@ -112,7 +113,7 @@ struct transit {
     struct router *router;
     struct service *service;
     struct deadline clock;
-    struct transit *next, *prev;
+    struct link link; /* on the list of its place */
     mono received, total_due;
     wall received_at;
     int64_t first_reply_us;
@@ -137,7 +138,7 @@ struct transit {
 };
 
 struct transit_list {
-    struct transit *first, *last;
+    struct list list;
     uint32_t count;
 };
 
@@ -211,6 +212,17 @@ static inline struct header_writer router_headers(struct router *r)
     buf_clear(&r->headers_out);
     header_open(&w, &r->headers_out);
     return w;
+}
+
+/* The transits at a place, oldest there first. Ask for the next before the present one moves on. */
+static inline struct transit *transit_first(struct router *r, enum place place)
+{
+    return LIST_OWNER(list_first(&r->places[place].list), struct transit, link);
+}
+
+static inline struct transit *transit_next(const struct transit *t)
+{
+    return LIST_OWNER(list_next(&t->router->places[t->place].list, &t->link), struct transit, link);
 }
 
 /* transit.c */

@@ -84,41 +84,21 @@ struct transit *transit_create(struct router *r, struct service *s, const struct
     return t;
 }
 
-static void list_remove(struct transit_list *list, struct transit *t)
-{
-    if (t->prev)
-        t->prev->next = t->next;
-    else
-        list->first = t->next;
-    if (t->next)
-        t->next->prev = t->prev;
-    else
-        list->last = t->prev;
-    t->next = t->prev = NULL;
-    list->count--;
-}
-
-static void list_append(struct transit_list *list, struct transit *t)
-{
-    t->prev = list->last;
-    t->next = NULL;
-    if (list->last)
-        list->last->next = t;
-    else
-        list->first = t;
-    list->last = t;
-    list->count++;
-}
-
 void transit_place(struct transit *t, enum place place)
 {
+    struct transit_list *places = t->router->places;
+
     if (t->place == place)
         return;
-    if (t->place != PLACE_COUNT)
-        list_remove(&t->router->places[t->place], t);
+    if (t->place != PLACE_COUNT) {
+        link_remove(&t->link);
+        places[t->place].count--;
+    }
     t->place = (uint8_t)place;
-    if (place != PLACE_COUNT)
-        list_append(&t->router->places[place], t);
+    if (place != PLACE_COUNT) {
+        list_append(&places[place].list, &t->link);
+        places[place].count++;
+    }
 }
 
 void transit_arm(struct transit *t, enum clock_kind kind, mono due)
