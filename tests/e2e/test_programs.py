@@ -225,7 +225,7 @@ class Config(unittest.TestCase):
         self.assertEqual(1, daemon("--check", "-c", "/nowhere/file.json").returncode)
 
     def test_what_is_not_built_is_refused_at_the_start(self):
-        for extra in ({"session": {"ttl_s": 60}}, {"queue": {"limit": 10}}, {"on_interrupt": "resume"}, {"slow_start_ms": 10}):
+        for extra in ({"on_interrupt": "resume"}, {"slow_start_ms": 10}, {"eject": {"errors": 3}}):
             config = {"services": [{**self.GOOD["services"][0], **extra}], "nats": {"url": "nats://127.0.0.1:%d" % free_port()}}
             self.assertEqual(0, daemon("--check", config=config).returncode, extra)
             done = daemon(config=config)
