@@ -64,24 +64,6 @@ static natsStatus hear_answers(struct link *link)
     return s;
 }
 
-static natsStatus hear_watches(struct link *link)
-{
-    struct store *store = link->store;
-    natsStatus s = NATS_OK;
-
-    for (unsigned i = 0; i < store->bucket_count && s == NATS_OK; i++) {
-        char subject[INBOX_SIZE + 16];
-
-        if (!store->buckets[i].wanted.watch)
-            continue;
-        snprintf(subject, sizeof(subject), "%s.%u.*", link->inbox, i);
-        s = natsConnection_SubscribeSync(&link->pushed[i], link->nc, subject);
-        if (s == NATS_OK) /* flow control bounds it */
-            s = natsSubscription_SetPendingLimits(link->pushed[i], -1, -1);
-    }
-    return s;
-}
-
 struct link *link_create(struct store *store, char why[WHY_SIZE])
 {
     struct link *link = calloc(1, sizeof(*link));
@@ -104,8 +86,6 @@ struct link *link_create(struct store *store, char why[WHY_SIZE])
         new_inbox(store, link->inbox);
         if (s == NATS_OK)
             s = hear_answers(link);
-        if (s == NATS_OK)
-            s = hear_watches(link);
     }
     if (s == NATS_OK)
         return link;

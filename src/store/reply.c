@@ -187,6 +187,6 @@ bool reply_read_place(const char *subject, struct reply_place *out)
     if (!span_to_u64(tokens[at], &seq) || !span_to_u64(tokens[at + 1], &consumer_seq) ||
         !span_to_u64(tokens[at + 2], &ns) || !span_to_u64(tokens[at + 3], &pending))
         return false;
-    *out = (struct reply_place){tokens[at - 2], seq, consumer_seq, pending, {(int64_t)ns}};
+    *out = (struct reply_place){seq, consumer_seq, pending, {(int64_t)ns}};
     return true;
 }

@@ -23,8 +23,7 @@ struct reply_message {
 /* STREAM.MSG.GET's answer. On errors (those of events.done) nothing is allocated. */
 WB_MUST_USE wb_status reply_read_message(struct span json, struct reply_message *out);
 
-struct reply_place {      /* where a delivered message stands */
-    struct span consumer; /* into the subject */
+struct reply_place { /* where a delivered message stands */
     uint64_t stream_seq, consumer_seq, pending;
     wall created;
 };

@@ -55,15 +55,15 @@ struct request;
 TAILQ_HEAD(request_list, request);
 
 /* One nats.c connection. The caretaker makes and ends it; other threads borrow it, and it waits for
- * them before the end. Its subscriptions live as long as it does: nats.c may still be handing a
- * message to one that is destroyed while the connection reads. */
+ * them before the end. nats.c may still be handing a message to a subscription that has
+ * been taken back, so the link keeps each one; see watch.c for when it lets go. */
 struct link {
     struct store *store;
     natsConnection *nc;
     jsCtx *js;
     char inbox[INBOX_SIZE];                /* unguessable, under the store's own */
     natsSubscription *answers;             /* to requests, at <inbox>.r.* */
-    natsSubscription *pushed[BUCKETS_MAX]; /* to watched buckets, at <inbox>.<its number>.* */
+    natsSubscription *pushed[BUCKETS_MAX]; /* the watchers', of their last readings */
     /* under the mutex */
     unsigned borrowed;
     bool answers_ended; /* no callback of `answers` runs or will */

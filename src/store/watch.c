@@ -1,14 +1,12 @@
 /* The watch over one bucket: a thread that reads it through a consumer of its own, again and again.
  *
  *   begin: read the stream's state, have a consumer made that pushes each key's last revision and
- *          then all that comes, to a subject of this reading            -> BEGUN
+ *          then all that comes, to an inbox of this reading             -> BEGUN
  *   follow: what it pushes, until a gap shows                            -> ENTRY, CURRENT
  *   end: forget the consumer                                             -> LOST
  *
  * nats.c's own watcher stands on the same consumer but tells nothing of its health, so the consumer
- * is made by nats.c and its messages are read here. They come to one subscription of the link,
- * which outlives the reading; what an earlier consumer pushed is known by its name or subject and
- * dropped. A gap shows by
+ * is made by nats.c and its messages are read here. A gap shows by
  *   - a new epoch of the link, or the bucket away (the caretaker's knowledge);
  *   - a number missing in the consumer's own count, or a heartbeat that tells of more than came;
  *   - silence: no message and no heartbeat for SILENCE_MS (the consumer is gone, or the server);
@@ -23,6 +21,11 @@
  * Back-pressure: a full inbox of the loop makes the thread wait. It answers the server's
  * flow-control messages in turn with the others, so the server holds what is not yet read, beyond
  * some 32 MB.
+ *
+ * A reading's inbox is subscribed to by its full name: a server takes a wildcard for nobody there
+ * and pushes nothing. A subscription is taken back at the end of its reading and freed in the next
+ * one's beginning, after an answer has come over the same link: nats.c's reader takes a
+ * subscription from its table and uses it without holding it, and by then it has put it down.
  *
  * Permissions: STREAM.INFO, CONSUMER.CREATE and CONSUMER.DELETE of the bucket's stream, and its
  * flow control ($JS.FC). */
@@ -55,9 +58,8 @@ struct watch {
     /* of one reading */
     struct link *link;
     uint64_t epoch;
-    natsSubscription *sub; /* the link's */
+    natsSubscription **sub; /* in the link */
     unsigned readings;
-    char inbox[INBOX_SIZE + 32]; /* of this reading */
     char consumer[CONSUMER_SIZE];
     uint64_t initial;      /* messages that the consumer had for us when it was made */
     uint64_t base;         /* the stream's last sequence just before that */
@@ -226,15 +228,10 @@ static bool on_message(struct watch *w, natsMsg *msg)
     const char *status = header(msg, "Status");
     struct reply_place place;
 
-    if (status && strcmp(natsMsg_GetSubject(msg), w->inbox) != 0)
-        return true; /* an earlier reading's */
     w->quiet_ms = 0;
     if (status)
         return strcmp(status, "100") == 0 && on_control(w, msg);
-    if (!reply_read_place(natsMsg_GetReply(msg), &place) ||
-        !span_eq_str(place.consumer, w->consumer))
-        return true;
-    return on_entry(w, msg, &place);
+    return !reply_read_place(natsMsg_GetReply(msg), &place) || on_entry(w, msg, &place);
 }
 
 /* Compares with what the stream says of itself. May block. False: it is another one, or gone. */
@@ -285,7 +282,7 @@ static void follow(struct watch *w)
         is_current(w);
     while (good && holds(w)) {
         natsMsg *msg = NULL;
-        natsStatus s = natsSubscription_NextMsg(&msg, w->sub, WAIT_MS);
+        natsStatus s = natsSubscription_NextMsg(&msg, *w->sub, WAIT_MS);
 
         if (s == NATS_OK)
             good = on_message(w, msg);
@@ -299,7 +296,7 @@ static void follow(struct watch *w)
 
 /* --- beginning and ending --- */
 
-static natsStatus add_consumer(struct watch *w, jsErrCode *code)
+static natsStatus add_consumer(struct watch *w, const char *inbox, jsErrCode *code)
 {
     const int64_t ns_per_ms = 1000000;
     jsConsumerConfig cfg;
@@ -312,7 +309,7 @@ static natsStatus add_consumer(struct watch *w, jsErrCode *code)
     cfg.ReplayPolicy = js_ReplayInstant;
     cfg.MaxDeliver = 1;
     cfg.FilterSubject = w->subjects;
-    cfg.DeliverSubject = w->inbox;
+    cfg.DeliverSubject = inbox;
     cfg.FlowControl = true;
     cfg.Heartbeat = HEARTBEAT_MS * ns_per_ms;
     cfg.MemoryStorage = true;
@@ -326,26 +323,38 @@ static natsStatus add_consumer(struct watch *w, jsErrCode *code)
     return s;
 }
 
+static natsStatus subscribe(struct watch *w, char inbox[INBOX_SIZE + 32])
+{
+    unsigned number = (unsigned)(w->bucket - w->store->buckets);
+    natsStatus s;
+
+    natsSubscription_Destroy(*w->sub); /* the last reading's */
+    *w->sub = NULL;
+    snprintf(inbox, INBOX_SIZE + 32, "%s.%u.%u", w->link->inbox, number, ++w->readings);
+    s = natsConnection_SubscribeSync(w->sub, w->link->nc, inbox);
+    if (s == NATS_OK)
+        s = natsSubscription_SetPendingLimits(*w->sub, -1, -1); /* flow control bounds it */
+    return s;
+}
+
 /* False: not now. Then nothing is told, and end() tidies up. */
 static bool begin(struct watch *w)
 {
-    unsigned number = (unsigned)(w->bucket - w->store->buckets);
+    char inbox[INBOX_SIZE + 32];
     jsStreamInfo *info = NULL;
     int64_t created = 0;
     jsErrCode code = 0;
-    natsStatus s;
+    natsStatus s = js_GetStreamInfo(&info, w->link->js, w->stream, NULL, &code);
     bool another;
 
-    w->sub = w->link->pushed[number];
-    snprintf(w->inbox, sizeof(w->inbox), "%s.%u.%u", w->link->inbox, number, ++w->readings);
-    s = js_GetStreamInfo(&info, w->link->js, w->stream, NULL, &code);
     if (s == NATS_OK) {
         created = info->Created;
         w->base = info->State.LastSeq;
+        jsStreamInfo_Destroy(info);
+        s = subscribe(w, inbox);
     }
-    jsStreamInfo_Destroy(info);
     if (s == NATS_OK && holds(w))
-        s = add_consumer(w, &code);
+        s = add_consumer(w, inbox, &code);
     if (s == NATS_NOT_FOUND) {
         pthread_mutex_lock(&w->store->mutex);
         store_ask(w->store, w->bucket);
@@ -360,11 +369,13 @@ static bool begin(struct watch *w)
     return true;
 }
 
-/* Without this the consumer would push until the link's end: there is still a subscription. */
+/* Tells the server at once; the consumer would go by itself, a few seconds later. */
 static void end(struct watch *w)
 {
     char subject[CONSUMER_SIZE + NAME_SIZE + 48];
 
+    if (*w->sub)
+        (void)natsSubscription_Unsubscribe(*w->sub);
     if (!w->consumer[0])
         return;
     snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.DELETE.%s.%s", w->stream, w->consumer);
@@ -438,6 +449,7 @@ void *watch_run(void *arg)
         bool begun;
 
         forget_reading(w);
+        w->sub = &w->link->pushed[w->bucket - store->buckets];
         begun = begin(w);
         if (begun)
             follow(w);
