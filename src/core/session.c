@@ -371,6 +371,7 @@ struct sessions *sessions_create(const struct sessions_options *options)
     if (!table)
         return NULL;
     table->options = *options;
+    table->told = !options->shared;
     if (table->options.max == 0)
         table->options.max = SESSIONS_MAX;
     table->slab = slab_create(sizeof(struct session), table->options.max);

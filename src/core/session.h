@@ -162,7 +162,7 @@ void sessions_current(struct sessions *sessions, mono now);
  */
 void sessions_gap(struct sessions *sessions);
 /* The bucket can be reached, or not: without it sessions are bound here alone, and written when it
- * is back. Down at first. */
+ * is back. Until the first call claims wait for its word. */
 void sessions_link(struct sessions *sessions, bool up, mono now);
 /* True: bindings are shared with other routers at present. */
 bool sessions_shared(const struct sessions *sessions);

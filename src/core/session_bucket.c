@@ -361,8 +361,9 @@ static void link_changed(void *arg, void *session)
 void sessions_link(struct sessions *table, bool up, mono now)
 {
     table->now = now;
-    if (!table->options.shared || up == table->up)
+    if (!table->options.shared || (up == table->up && table->told))
         return;
+    table->told = true;
     table->up = up;
     table->trusted = false;
     sessions_all(table, link_changed);

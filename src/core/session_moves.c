@@ -154,7 +154,7 @@ void session_claim(struct session *s, struct session_ticket *t)
     s->owner = t;
     s->remove = false;
     s->claimed_at = s->table->now;
-    if (s->table->up)
+    if (s->table->up || !s->table->told) /* at the start its word is waited for */
         session_move(s, SESSION_CLAIMING);
     else
         session_own_locally(s);

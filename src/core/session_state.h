@@ -69,7 +69,8 @@ struct sessions {
     struct ticket_list ready;
     uint32_t reading; /* number of the present reading of the bucket */
     bool up, trusted;
-    mono now; /* of the event under way */
+    bool told; /* whether the bucket can be reached */
+    mono now;  /* of the event under way */
     uint64_t counts[SESSION_COUNTS];
 };
 

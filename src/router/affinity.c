@@ -14,6 +14,9 @@
  * windows are kept, so that a server whose clock was set back is followed. Before the first entry
  * our own wall clock has to do.
  *
+ * At the start the bucket is not bound yet: the first claims wait for it, wait_ms at most each, so
+ * that a router which starts finds the bindings of those before it.
+ *
  * The bucket can't be reached: sessions are bound here alone; log, metric and event say so, and
  * heal the same way. */
 #include "router/affinity.h"
@@ -49,6 +52,7 @@ struct affinity {
     struct server_clock clock;
     bool current;    /* the watch tells news, not what has been there */
     bool said_alone; /* that bindings are not shared */
+    bool heard_away; /* the bucket is away: believed once start_wait_ms has passed */
     int64_t ttl_max_s;
     struct buf scratch;
 };
@@ -424,12 +428,23 @@ static void say_shared(struct affinity *a)
                   r->settings->sessions.bucket);
 }
 
+static void believe_away(struct affinity *a, mono now)
+{
+    a->heard_away = false;
+    a->current = false;
+    sessions_link(a->sessions, false, now);
+    say_shared(a);
+}
+
 void affinity_on_bucket(struct affinity *a, bool there, mono now)
 {
-    sessions_link(a->sessions, there, now);
-    if (!there)
-        a->current = false;
-    say_shared(a);
+    a->heard_away = !there;
+    if (there) {
+        sessions_link(a->sessions, true, now);
+        say_shared(a);
+    } else if (!mono_before(now, a->router->start_until) || sessions_shared(a->sessions)) {
+        believe_away(a, now);
+    }
 }
 
 void affinity_on_watch(struct affinity *a, enum store_watch_event event, bool another,
@@ -465,6 +480,8 @@ mono affinity_turn(struct affinity *a, mono now)
     struct session_ticket *ticket;
     mono next = sessions_next(a->sessions);
 
+    if (a->heard_away && !mono_before(now, a->router->start_until))
+        believe_away(a, now);
     if (!mono_before(now, next))
         (void)sessions_run(a->sessions, now);
     while ((ticket = sessions_ready(a->sessions)))

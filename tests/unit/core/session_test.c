@@ -618,6 +618,29 @@ START_TEST(a_lost_bucket_leaves_affinity_here_and_hears_of_it_when_it_is_back)
 }
 END_TEST
 
+START_TEST(at_the_start_a_claim_waits_for_the_first_word_of_the_bucket)
+{
+    teardown();
+    setup_with(0, true);
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    expect_effect(-1);
+    bucket_is_there();
+    ck_assert_int_eq(expect_effect(SESSION_WRITE).put.hold, SESSION_HOLDS_INIT);
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_LOCAL), 0);
+}
+END_TEST
+
+START_TEST(at_the_start_the_word_may_be_that_there_is_no_bucket)
+{
+    teardown();
+    setup_with(0, true);
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    sessions_link(table, false, now);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    ck_assert_int_eq(session_verdict(&first), SESSION_GO_OWNER);
+}
+END_TEST
+
 START_TEST(a_failed_operation_does_not_hold_the_owner_and_is_repeated_after_a_look)
 {
     struct session_effect e;
@@ -741,6 +764,8 @@ int main(void)
         a_full_table_forgets_the_oldest_idle_one_and_does_not_unbind_it,
         without_a_bucket_sessions_are_bound_here,
         a_lost_bucket_leaves_affinity_here_and_hears_of_it_when_it_is_back,
+        at_the_start_a_claim_waits_for_the_first_word_of_the_bucket,
+        at_the_start_the_word_may_be_that_there_is_no_bucket,
         a_failed_operation_does_not_hold_the_owner_and_is_repeated_after_a_look,
         a_claim_without_a_word_of_the_bucket_waits_no_longer_than_the_rules_say,
         after_a_gap_a_binding_is_read_before_it_is_used,
