@@ -9,6 +9,7 @@
  * server. */
 #include "router/links.h"
 #include "router/ledger.h"
+#include "router/micro.h"
 #include "router/presence.h"
 
 #include <stdio.h>
@@ -306,5 +307,6 @@ bool links_subscribe_own(struct router *r)
         lane_subscribe(r->back, span_of(subject, subject_join(subject, r->prefix, "heartbeat.*.*")),
                        SPAN_EMPTY, presence_on_heartbeat, r);
     control_start(r);
+    micro_start(r);
     return r->sid_reply && r->sid_inbox && r->sid_heartbeat;
 }

@@ -251,6 +251,12 @@ void relay_front_down(struct router *r, mono now)
 
 /* ---- errors ---- */
 
+static void service_error(struct service *s, wb_status error)
+{
+    s->errors[error]++;
+    s->last_error = wb_status_name(error);
+}
+
 static const char *outcome_of(wb_status error)
 {
     switch (error) {
@@ -361,7 +367,7 @@ void relay_error(struct transit *t, wb_status error, const char *message, const 
                         .retry_after_ms = next->retry_after_ms,
                         .refusal = next->forward_refusal ? t->refusal : NULL};
 
-    t->service->errors[error]++;
+    service_error(t->service, error);
     send_error(t, &e, outcome_of(error));
     settle(t);
 }
@@ -371,7 +377,7 @@ void relay_refuse(struct router *r, struct service *s, struct span reply, struct
 {
     const struct trouble e = {.error = error, .retry_after_ms = retry_after_ms};
 
-    s->errors[error]++;
+    service_error(s, error);
     if (reply.len == 0)
         return;
     buf_clear(&r->body_out);
@@ -480,7 +486,7 @@ static void answer_one(struct transit *t, const struct lane_message *m, const st
         struct trouble e = {.error = WB_PAYLOAD_TOO_LARGE,
                             .message = "the answer exceeds the server's max_payload"};
 
-        t->service->errors[WB_PAYLOAD_TOO_LARGE]++;
+        service_error(t->service, WB_PAYLOAD_TOO_LARGE);
         send_error(t, &e, "error");
     }
     release_if_untaken(t);
@@ -507,7 +513,7 @@ void relay_interrupt(struct transit *t, wb_status error, const char *message, mo
 
     if (error == WB_INTERRUPTED)
         router_count(t->router, COUNT_INTERRUPTED);
-    t->service->errors[error]++;
+    service_error(t->service, error);
     dispatch_tell_cancel(t);
     t->core.delivered = DELIVERED_YES;
     ledger_end(t, outcome_of(error), wb_status_code(error), now);

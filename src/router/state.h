@@ -152,6 +152,8 @@ struct service {
     bool subscribed;
     uint64_t errors[WB_STATUS_COUNT];
     uint64_t requests, in_flight;
+    int64_t busy_us;        /* of all requests that have ended, from receipt to end */
+    const char *last_error; /* NULL: none yet */
 };
 
 struct router {

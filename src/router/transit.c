@@ -139,6 +139,7 @@ void transit_dispose(struct transit *t)
     worker_unref(t->server);
     r->bytes_held -= t->memory_len;
     t->service->in_flight--;
+    t->service->busy_us += mono_diff_us(loop_now(r->loop), t->received);
     memory_give(t);
     t->magic = 0;
     slab_give(r->transits, t->handle);
