@@ -213,15 +213,19 @@ static unsigned tried_workers(const struct request *rq, struct worker *out[REQUE
     return count;
 }
 
-/* The worker of the record, if it could be chosen now for all that is known of it. */
+/* The worker of the record, if it could be chosen now for all that is known of it. One that would
+ * only load the adapter is not preferred: that is for whom all routers pick. */
 static struct worker *recalled(const struct request *rq, enum recall how)
 {
     struct worker *w = rq->recall == how ? pool_find(rq->pool, rq->recalled) : NULL;
 
-    if (w == NULL || !w->routable || is_tried(rq, w) ||
-        (has_adapter(rq) && !worker_holds(w, rq->adapter)))
+    if (w == NULL || !w->routable || is_tried(rq, w))
         return NULL;
-    return w;
+    if (!has_adapter(rq))
+        return w;
+    if (how == RECALL_PREFER)
+        return worker_holds(w, rq->adapter) ? w : NULL;
+    return adapter_permits(rq->pool, rq->adapter, w) ? w : NULL;
 }
 
 /* The record names it and the client wants another one, and there is another one untried. */
@@ -238,15 +242,6 @@ static bool is_avoided(const struct request *rq, const struct worker *w)
         return false;
     tried[choice.tried_count++] = avoided;
     return pool_has_untried(rq->pool, &choice);
-}
-
-bool request_excludes(const struct request *rq, const struct worker *w)
-{
-    for (unsigned i = 0; i < rq->tried_count; i++)
-        if (rq->tried_causes[i] != CAUSE_REFUSED && same_worker(rq->tried[i], w))
-            return true;
-    return (has_adapter(rq) && !worker_may_serve(w, rq->adapter)) ||
-           (rq->recall == RECALL_AVOID && is_avoided(rq, w));
 }
 
 /* Those it must not go to even from the queue, each once. */
@@ -271,11 +266,6 @@ unsigned request_excluded_count(const struct request *rq)
     return excluded_workers(rq, out);
 }
 
-bool request_may_rebind(const struct request *rq)
-{
-    return rq->pin == PIN_HARD && !has_target(rq) && !rq->rebound;
-}
-
 struct worker *request_left_with(const struct request *rq)
 {
     struct worker *avoided = recalled(rq, RECALL_AVOID);
@@ -292,25 +282,74 @@ bool request_may_hope(const struct request *rq)
     return rq->tried_count < REQUEST_TRIED_MAX && pool_has_untried(rq->pool, &choice);
 }
 
-/* By the policy among those it may go to, without the avoided one while there is another. again:
- * from the queue, also one that refused and is free again. */
+/* Those it may go to, without the avoided one (true) while there is another. again: from the queue,
+ * also one that refused and is free again. */
+static bool choice_among(const struct request *rq, bool again, struct choice *choice,
+                         struct worker *without[REQUEST_TRIED_MAX])
+{
+    struct worker *avoided = recalled(rq, RECALL_AVOID);
+
+    *choice = (struct choice){.key = rq->key, .adapter = rq->adapter, .tried = without};
+    choice->tried_count = again ? excluded_workers(rq, without) : tried_workers(rq, without);
+    if (avoided == NULL || choice->tried_count == REQUEST_TRIED_MAX)
+        return false;
+    without[choice->tried_count++] = avoided;
+    if (pool_has_untried(rq->pool, choice))
+        return true;
+    choice->tried_count--;
+    return false;
+}
+
 static struct pick pick_among(const struct request *rq, bool again, bool peek, mono now)
 {
     struct worker *without[REQUEST_TRIED_MAX];
-    struct choice choice = {.key = rq->key, .adapter = rq->adapter, .tried = without};
+    struct choice choice;
     struct pick pick = {NULL, -1, rq->tried_count > 0 ? REASON_RETRY : REASON_POLICY};
-    struct worker *avoided = recalled(rq, RECALL_AVOID);
 
-    choice.tried_count = again ? excluded_workers(rq, without) : tried_workers(rq, without);
-    if (avoided != NULL && choice.tried_count < REQUEST_TRIED_MAX) {
-        without[choice.tried_count++] = avoided;
-        if (!pool_has_untried(rq->pool, &choice))
-            choice.tried_count--;
-        else if (pick.reason == REASON_POLICY)
-            pick.reason = REASON_AVOID;
-    }
+    if (choice_among(rq, again, &choice, without) && pick.reason == REASON_POLICY)
+        pick.reason = REASON_AVOID;
     pick.worker = pool_choose(rq->pool, &choice, peek, now);
     return pick;
+}
+
+void request_loaders(const struct request *rq, struct worker *out[2])
+{
+    struct worker *without[REQUEST_TRIED_MAX];
+    struct choice choice;
+
+    for (int again = 0; again < 2; again++) {
+        out[again] = NULL;
+        if (!has_adapter(rq))
+            continue;
+        (void)choice_among(rq, again != 0, &choice, without);
+        out[again] = adapter_loader(rq->pool, &choice);
+    }
+}
+
+static bool adapter_excludes(const struct request *rq, const struct worker *w)
+{
+    struct worker *loaders[2];
+
+    if (!has_adapter(rq) || worker_holds(w, rq->adapter))
+        return false;
+    request_loaders(rq, loaders);
+    return w != loaders[0] && w != loaders[1];
+}
+
+bool request_excludes(const struct request *rq, struct worker *w)
+{
+    for (unsigned i = 0; i < rq->tried_count; i++)
+        if (rq->tried_causes[i] != CAUSE_REFUSED && same_worker(rq->tried[i], w))
+            return true;
+    return (rq->recall == RECALL_AVOID && is_avoided(rq, w)) || adapter_excludes(rq, w);
+}
+
+bool request_waits_in_vain(const struct request *rq, const struct worker *w)
+{
+    int32_t rank = has_target(rq) ? rq->target_rank : -1;
+
+    return (rank >= 0 && (uint32_t)rank >= w->ranks) || (!has_target(rq) && !w->routable) ||
+           (has_adapter(rq) && !worker_may_serve(w, rq->adapter));
 }
 
 static struct pick pick_untried(const struct request *rq, bool peek, mono now)
@@ -346,7 +385,7 @@ static struct next enqueue(struct request *rq, struct worker *only, mono now)
     (void)charge_release(&rq->charge, now);
     queue_join(rq, only, now);
     if (rq->state == REQUEST_GRANTED && only == NULL)
-        queue_pass_on(rq->pool->registry);
+        queue_pass_on(rq);
     else if (w == NULL && rq->tried_count > 0) /* its mark may have run out before the pause */
         w = pick_among(rq, true, true, now).worker;
     rq->state = REQUEST_QUEUED;
