@@ -192,7 +192,8 @@ void queue_worker_changed(struct worker *w,
                           mono now);       /* after each change, if any wait in its pool */
 void queue_pool_shrank(struct pool *pool); /* one routable less */
 void queue_forget(struct worker *w);       /* at its end */
-bool queue_has_room(const struct request *rq);
+/* bound: it would wait for its session's worker, which it may where there is no queue too. */
+bool queue_has_room(const struct request *rq, bool bound);
 /* Into the queue, at its old place if it has waited before. only NULL: any worker of the pool. */
 void queue_join(struct request *rq, struct worker *only, mono now);
 void queue_leave(struct request *rq);

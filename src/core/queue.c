@@ -214,12 +214,12 @@ uint32_t pool_waiting(const struct pool *pool)
     return pool->queue.count;
 }
 
-bool queue_has_room(const struct request *rq)
+bool queue_has_room(const struct request *rq, bool bound)
 {
     const struct pool *pool = rq->pool;
     uint32_t limit = pool->options.queue_limit;
 
-    if (limit == 0 && rq->bound)
+    if (limit == 0 && bound)
         limit = QUEUE_BOUND_MAX;
     return pool->queue.count < limit;
 }

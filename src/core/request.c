@@ -76,6 +76,7 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
     rq->rank = -1;
     rq->target_rank = params->target_rank;
     rq->recalled_rank = -1;
+    rq->pinned_rank = -1;
     rq->key = params->key;
     rq->target = params->target;
     rq->malformed = malformed_target(params->target);
@@ -86,6 +87,12 @@ void request_init(struct request *rq, struct pool *pool, const struct request_pa
 static bool has_target(const struct request *rq)
 {
     return rq->recall == RECALL_NONE && rq->target.len > 0;
+}
+
+/* To its session's worker and no other, save as that is busy or gone. */
+static bool is_pinned(const struct request *rq)
+{
+    return rq->pin == PIN_HARD && !has_target(rq);
 }
 
 void request_recall(struct request *rq, enum recall how, struct span worker, int32_t rank)
@@ -152,7 +159,7 @@ static struct next fail_by_cause(struct request *rq, mono now)
 
     switch (rq->last_cause) {
     case CAUSE_REFUSED:
-        if (has_target(rq) && rq->tried_count > 0)
+        if ((has_target(rq) || (is_pinned(rq) && rq->bound)) && rq->tried_count > 0)
             target = rq->tried[rq->tried_count - 1];
         next = fail_overloaded(rq, target, now);
         next.forward_refusal = rq->refused;
@@ -346,7 +353,7 @@ bool request_excludes(const struct request *rq, struct worker *w)
 
 bool request_waits_in_vain(const struct request *rq, const struct worker *w)
 {
-    int32_t rank = has_target(rq) ? rq->target_rank : -1;
+    int32_t rank = has_target(rq) ? rq->target_rank : rq->pinned_rank;
 
     return (rank >= 0 && (uint32_t)rank >= w->ranks) || (!has_target(rq) && !w->routable) ||
            (has_adapter(rq) && !worker_may_serve(w, rq->adapter));
@@ -399,7 +406,7 @@ static struct next wait_or_fail(struct request *rq, mono now)
 {
     struct next next;
 
-    if (request_may_hope(rq) && (rq->state == REQUEST_GRANTED || queue_has_room(rq)))
+    if (request_may_hope(rq) && (rq->state == REQUEST_GRANTED || queue_has_room(rq, false)))
         return enqueue(rq, NULL, now);
     if (!untried_left(rq) && has_adapter(rq) && rq->tried_count == 0)
         return fail(rq, pool_adapter_status(rq->pool, rq->adapter), now);
@@ -415,10 +422,10 @@ static struct next wait_or_fail_at(struct request *rq, struct worker *w, mono no
 {
     struct next next;
 
-    if (rq->state == REQUEST_GRANTED || queue_has_room(rq))
+    if (rq->state == REQUEST_GRANTED || queue_has_room(rq, is_pinned(rq)))
         return enqueue(rq, w, now);
     next = rq->tried_count > 0 ? fail_by_cause(rq, now) : fail_overloaded(rq, w, now);
-    next.queue_full = rq->pool->options.queue_limit > 0 || rq->bound;
+    next.queue_full = rq->pool->options.queue_limit > 0 || is_pinned(rq);
     return next;
 }
 
@@ -520,6 +527,9 @@ static enum bond bond_of(const struct request *rq, const struct pin *pin, struct
         return BOND_BROKEN;
     if (has_adapter(rq) && !worker_may_serve(w, rq->adapter))
         return BOND_LACKING;
+    if (has_adapter(rq) && !worker_holds(w, rq->adapter) &&
+        (pin->mode == PIN_SOFT || pin->on_busy == ON_BUSY_SPILL))
+        return BOND_BUSY; /* with a choice, who loads it is whom all routers pick */
     if (refused && rq->state != REQUEST_GRANTED) /* to it again from the queue only */
         return BOND_BUSY;
     return w->free ? BOND_FREE : BOND_BUSY;
@@ -588,6 +598,7 @@ static struct next choose_target(struct request *rq, const struct pin *pin, mono
     if (status != WB_OK)
         return rq->tried_count > 0 ? fail_by_cause(rq, now) : fail(rq, status, now);
     rq->reason = REASON_TARGET;
+    rq->bound = false;
     rq->rank = rq->target_rank;
     note_owner(rq);
     if (rq->rank < 0 && bound && pin->rank >= 0 && (uint32_t)pin->rank < w->ranks)
@@ -609,6 +620,7 @@ static struct next choose_by_policy(struct request *rq, bool spill, mono now)
         return wait_or_fail(rq, now);
     rq->reason = spill && pick.reason == REASON_POLICY ? REASON_SPILL : pick.reason;
     rq->rank = pick.rank;
+    rq->bound = false;
     note_owner(rq);
     return charge_chosen(rq, pick.worker, now);
 }
@@ -618,6 +630,7 @@ static struct next choose_bound(struct request *rq, const struct pin *pin, struc
 {
     rq->reason = rq->tried_count > 0 ? REASON_RETRY : REASON_SESSION;
     rq->rank = pin->rank;
+    rq->bound = true;
     return charge_chosen(rq, w, now);
 }
 
@@ -641,7 +654,6 @@ static struct next choose_hard(struct request *rq, const struct pin *pin, mono w
             return choose_by_policy(rq, true, now);
         if (pin->on_busy == ON_BUSY_FAIL)
             return rq->tried_count > 0 ? fail_by_cause(rq, now) : fail_overloaded(rq, w, now);
-        rq->bound = true;
         return wait_or_fail_at(rq, w, now);
     case BOND_FREE:
         return choose_bound(rq, pin, w, now);
@@ -660,6 +672,7 @@ static void note_arrival(struct request *rq, mono now)
 static struct next choose(struct request *rq, const struct pin *pin, mono wait_until, mono now)
 {
     struct worker *w;
+    enum bond bond;
 
     if (has_target(rq))
         return choose_target(rq, pin, wait_until, now);
@@ -670,10 +683,20 @@ static struct next choose(struct request *rq, const struct pin *pin, mono wait_u
         return choose_hard(rq, pin, wait_until, now);
     if (rq->pin == PIN_SOFT) {
         w = pool_find(rq->pool, pin->worker);
-        if (bond_of(rq, pin, w) == BOND_FREE)
+        bond = bond_of(rq, pin, w);
+        if (bond == BOND_FREE)
             return choose_bound(rq, pin, w, now);
+        if (bond == BOND_UNHEARD && mono_before(now, wait_until))
+            return wait_to_be_heard(rq, wait_until);
     }
     return choose_by_policy(rq, false, now);
+}
+
+static void note_pin(struct request *rq, const struct pin *pin)
+{
+    rq->pin = pin != NULL ? (uint8_t)pin->mode : PIN_NONE;
+    rq->on_busy = pin != NULL ? (uint8_t)pin->on_busy : ON_BUSY_WAIT;
+    rq->pinned_rank = pin != NULL ? pin->rank : -1;
 }
 
 struct next request_choose(struct request *rq, const struct pin *pin, mono wait_until, mono now)
@@ -686,7 +709,7 @@ struct next request_choose(struct request *rq, const struct pin *pin, mono wait_
     status = request_status(rq);
     if (status != WB_OK)
         return fail(rq, status, now);
-    rq->pin = pin != NULL ? (uint8_t)pin->mode : PIN_NONE;
+    note_pin(rq, pin);
     next = choose(rq, pin, wait_until, now);
     note_arrival(rq, now);
     return next;
@@ -739,17 +762,29 @@ static mono backed_off(struct request *rq, mono now)
                        (int64_t)registry_random_below(rq->pool->registry, (uint64_t)bound + 1));
 }
 
-/* Somebody untried, or, from the queue, somebody who refused. Who is bound hard asks its session
- * again: the bound worker after a refusal, another one if that is gone. */
+static bool others_left(const struct request *rq)
+{
+    return untried_left(rq) || (queue_has_room(rq, false) && request_may_hope(rq));
+}
+
+/* Its session's worker failed it. If that is gone the session rebinds, though nobody be left for
+ * this request; after a refusal it is as if it were busy. */
+static bool bound_left(const struct request *rq, enum cause cause)
+{
+    if (cause != CAUSE_REFUSED)
+        return cause != CAUSE_TIMEOUT;
+    return rq->on_busy == ON_BUSY_WAIT ? queue_has_room(rq, true)
+                                       : rq->on_busy == ON_BUSY_SPILL && others_left(rq);
+}
+
+/* Somebody untried, or, from the queue, somebody who refused. */
 static bool another_left(const struct request *rq, enum cause cause)
 {
     if (rq->tried_count == REQUEST_TRIED_MAX)
         return false;
     if (has_target(rq))
-        return cause == CAUSE_REFUSED && queue_has_room(rq);
-    if (rq->pin == PIN_HARD)
-        return cause != CAUSE_TIMEOUT;
-    return untried_left(rq) || (queue_has_room(rq) && request_may_hope(rq));
+        return cause == CAUSE_REFUSED && queue_has_room(rq, false);
+    return is_pinned(rq) && rq->bound ? bound_left(rq, cause) : others_left(rq);
 }
 
 /* The attempt is over and its charge released: another one, or the end? */
@@ -917,76 +952,79 @@ static wb_status unchosen_status(struct pool *pool, struct span adapter)
     return status == WB_OK ? WB_OVERLOADED : status;
 }
 
-static struct advice advise_target(const struct request *rq, mono now)
+static bool is_gone(enum bond bond)
+{
+    return bond == BOND_UNHEARD || bond == BOND_BROKEN;
+}
+
+/* pin: of a binding; NULL: none. */
+static struct advice advise_target(const struct request *rq, const struct pin *pin, mono now)
 {
     struct worker *w = pool_find(rq->pool, rq->target);
-    struct advice advice = {.rank = -1, .reason = REASON_TARGET};
+    struct advice advice = {.rank = rq->target_rank, .reason = REASON_TARGET};
 
+    if (pin != NULL && contradicts(rq, pin)) {
+        if (!is_gone(bond_of(rq, pin, pool_find(rq->pool, pin->worker))))
+            return (struct advice){.rank = -1, .error = WB_SESSION_CONFLICT};
+        pin = NULL; /* it rebinds to the target */
+    }
     advice.error = target_status(w, rq->target_rank, rq->adapter, now);
     if (advice.error != WB_OK)
         return advice;
     advice.worker = w;
-    advice.rank = rq->target_rank;
+    if (advice.rank < 0 && pin != NULL && pin->rank < (int64_t)w->ranks)
+        advice.rank = pin->rank;
     if (advice.rank < 0 && w->ranks > 0)
         advice.rank = (int32_t)(w->next_rank % w->ranks);
     return advice;
 }
 
-/* The bound worker's name where the request would go to it, or wait for it. */
-static bool advise_bound(const struct request *rq, const struct pin *pin, struct advice *advice)
+static struct advice advise_policy(const struct request *rq, enum reason reason, mono now)
+{
+    struct pick pick = pick_worker(rq, true, now);
+    struct advice advice = {.worker = pick.worker, .rank = pick.rank, .reason = reason};
+
+    if (reason == REASON_POLICY || (reason == REASON_SPILL && pick.reason != REASON_POLICY))
+        advice.reason = pick.reason;
+    if (pick.worker == NULL)
+        advice.error = unchosen_status(rq->pool, rq->adapter);
+    return advice;
+}
+
+/* It names the bound worker where the request would go to it, or wait for it. */
+static struct advice advise_bound(const struct request *rq, const struct pin *pin, mono now)
 {
     struct worker *w = pool_find(rq->pool, pin->worker);
+    struct advice advice = {.worker = w, .rank = pin->rank, .reason = REASON_SESSION};
     enum bond bond = bond_of(rq, pin, w);
 
-    if (bond == BOND_UNHEARD || bond == BOND_BROKEN) {
-        advice->reason = REASON_REBIND;
-        return false;
-    }
-    if (bond == BOND_LACKING && pin->mode == PIN_HARD) {
-        advice->error = WB_SESSION_CONFLICT;
-        return true;
-    }
+    if (bond == BOND_FREE)
+        return advice;
+    if (pin->mode == PIN_SOFT)
+        return advise_policy(rq, REASON_POLICY, now);
+    if (is_gone(bond))
+        return advise_policy(rq, REASON_REBIND, now);
     if (bond == BOND_LACKING)
-        return false;
-    if (bond == BOND_BUSY && pin->on_busy == ON_BUSY_FAIL && pin->mode == PIN_HARD) {
-        advice->error = WB_OVERLOADED;
-        return true;
-    }
-    if (bond == BOND_BUSY && (pin->mode == PIN_SOFT || pin->on_busy == ON_BUSY_SPILL)) {
-        advice->reason = pin->mode == PIN_SOFT ? REASON_POLICY : REASON_SPILL;
-        return false;
-    }
-    *advice = (struct advice){.worker = w, .rank = pin->rank, .reason = REASON_SESSION};
-    return true;
+        return (struct advice){.rank = -1, .error = WB_SESSION_CONFLICT};
+    if (pin->on_busy == ON_BUSY_SPILL)
+        return advise_policy(rq, REASON_SPILL, now);
+    if (pin->on_busy == ON_BUSY_FAIL || !queue_has_room(rq, true))
+        return (struct advice){.rank = -1, .error = WB_OVERLOADED, .scope = "worker"};
+    return advice;
 }
 
 static struct advice advise(const struct request *rq, const struct pin *pin, mono now)
 {
-    struct advice advice = {.rank = -1, .reason = REASON_POLICY};
-    struct pick pick;
+    wb_status status = request_status(rq);
 
     CHECK(rq->state == REQUEST_NEW);
-    advice.error = request_status(rq);
-    if (advice.error != WB_OK)
-        return advice;
-    if (has_target(rq)) {
-        advice = advise_target(rq, now);
-        if (pin != NULL && contradicts(rq, pin))
-            advice = (struct advice){.rank = -1, .error = WB_SESSION_CONFLICT};
-        return advice;
-    }
-    if (pin != NULL && advise_bound(rq, pin, &advice))
-        return advice;
-    pick = pick_worker(rq, true, now);
-    if (pick.worker == NULL) {
-        advice.error = unchosen_status(rq->pool, rq->adapter);
-        return advice;
-    }
-    advice.worker = pick.worker;
-    advice.rank = pick.rank;
-    if (advice.reason == REASON_POLICY)
-        advice.reason = pick.reason;
-    return advice;
+    if (status != WB_OK)
+        return (struct advice){.rank = -1, .error = status};
+    if (pin != NULL && pin->mode != PIN_HARD && pin->mode != PIN_SOFT)
+        pin = NULL; /* an owner's request is as any other until it is answered */
+    if (has_target(rq))
+        return advise_target(rq, pin, now);
+    return pin != NULL ? advise_bound(rq, pin, now) : advise_policy(rq, REASON_POLICY, now);
 }
 
 struct advice request_advise(const struct request *rq, const struct pin *pin, mono now)
@@ -1001,7 +1039,7 @@ struct advice request_advise(const struct request *rq, const struct pin *pin, mo
         return advice;
     if (has_target(rq))
         only = pool_find(rq->pool, rq->target);
-    else if (pin != NULL && pin->mode == PIN_HARD && pin->on_busy == ON_BUSY_FAIL)
+    else if (advice.scope != NULL)
         only = pool_find(rq->pool, pin->worker);
     overload = overload_of(rq->pool, rq->adapter, only, now);
     advice.scope = overload.scope;

@@ -17,6 +17,7 @@
 static struct rng rng;
 static bool link_up;
 static uint64_t answered, fallbacks, lost, exhausted, avoided, avoided_used, preferred;
+static uint64_t at_bound, spilled, rebound, conflicts, bound_served, bound_gone;
 static uint64_t orders, grants, again, overtimes, hopeless, held, loaded, unheard;
 static bool giving_turns;
 static unsigned ids; /* of IDS, in use: where there are few, more often nobody is left */
@@ -80,6 +81,8 @@ static void check_turn(const struct live *live)
         CHECK(usable != 0 || may_hope_for(&f, live) == 0);
     }
     hopeless += usable == 0;
+    bound_served += live->waits_at != NULL && live->target[0] == '\0' && usable != 0;
+    bound_gone += live->waits_at != NULL && live->target[0] == '\0' && usable == 0;
     for (unsigned i = 0; i < LIVE && usable != 0; i++) {
         const struct live *other = &model.lives[i];
 
@@ -106,7 +109,8 @@ static void check_queue(void)
         if (live->waits_at != NULL)
             CHECK(waits_rightly_at(&f, live));
         else
-            CHECK(may_be_given(&f, live) == 0 && may_hope_for(&f, live) != 0);
+            CHECK(may_be_given(&f, live) == 0 && may_hope_for(&f, live) != 0 &&
+                  !is_bound_free(&f, live));
     }
     CHECK(waiting == pool_waiting(model.pool));
 }
@@ -133,18 +137,69 @@ static void check_chosen(const struct live *live, const struct expected *expecte
         again += strcmp(rq->tried[i]->id, w->id) == 0;
 }
 
+static void check_next(const struct next *next, const struct expected *expected)
+{
+    CHECK(next->kind == expected->kind);
+    if (next->kind != NEXT_FAIL)
+        return;
+    CHECK(next->error == expected->error);
+    CHECK((next->scope == NULL) == (expected->scope == NULL));
+    CHECK(next->scope == NULL || strcmp(next->scope, expected->scope) == 0);
+    conflicts += next->error == WB_SESSION_CONFLICT;
+}
+
+static bool has_pin(const struct live *live)
+{
+    return live->pin.mode == PIN_HARD || live->pin.mode == PIN_SOFT;
+}
+
+static void note_chosen(struct live *live, const struct expected *expected)
+{
+    live->at_bound = expected->at_bound;
+    at_bound += live->at_bound;
+    spilled += live->rq.reason == REASON_SPILL;
+    if (live->pin.mode != PIN_OWNER || !live->rebinding)
+        return;
+    live->rebinding = false;
+    live->rebound = true;
+    rebound++;
+}
+
+/* What the request's session asks for from now on. */
+static void pin(struct live *live, enum pin_mode mode)
+{
+    unsigned number = below(ids);
+
+    for (unsigned i = 0; i < 8 && !model.shadows[number].known; i++)
+        number = below(ids); /* rather one that is there */
+    snprintf(live->pinned, sizeof(live->pinned), "w%u", number);
+    live->pin = (struct pin){.mode = mode,
+                             .worker = span_str(live->pinned),
+                             .rank = below(2) ? -1 : (int32_t)below(3),
+                             .on_busy = (enum session_on_busy)below(3)};
+}
+
+static void pin_at_random(struct live *live)
+{
+    static const enum pin_mode modes[] = {PIN_NONE, PIN_NONE,  PIN_NONE, PIN_NONE, PIN_HARD,
+                                          PIN_HARD, PIN_OWNER, PIN_SOFT, PIN_HARD, PIN_HARD};
+
+    pin(live, modes[below(10)]);
+}
+
 static struct next choose(struct live *live)
 {
     struct expected expected = expect_choice(live);
-    struct next next = request_choose(&live->rq, NULL, model.wait_until, model.now);
+    struct next next = request_choose(&live->rq, live->pin.mode == PIN_NONE ? NULL : &live->pin,
+                                      model.wait_until, model.now);
 
-    CHECK(next.kind == expected.kind);
+    check_next(&next, &expected);
     if (next.kind == NEXT_CHOSEN) {
         check_chosen(live, &expected);
-    } else if (next.kind == NEXT_FAIL) {
-        CHECK(next.error == expected.error);
-        CHECK((next.scope == NULL) == (expected.scope == NULL));
-        CHECK(next.scope == NULL || strcmp(next.scope, expected.scope) == 0);
+        note_chosen(live, &expected);
+    } else if (next.kind == NEXT_REBIND) {
+        CHECK(!live->rebound && live->rq.charge.worker == NULL);
+        live->rebinding = true;
     } else if (next.kind == NEXT_QUEUE) {
         const struct worker *only = live->rq.ticket.only;
 
@@ -169,6 +224,8 @@ static void give_turns(void)
 
         check_turn(live);
         live->granted = true;
+        if (below(20) == 0)
+            pin_at_random(live); /* the session has changed meanwhile */
         grants++;
         follow(live, choose(live));
     }
@@ -183,8 +240,12 @@ static void end_waits(void)
 
         if (live->used && live->rq.state == REQUEST_QUEUED &&
             !mono_before(model.now, live->wait_over)) {
+            struct expected expected = expect_wait_over(live);
+            struct next next = request_wait_over(&live->rq, model.now);
+
+            check_next(&next, &expected);
             overtimes++;
-            follow(live, request_wait_over(&live->rq, model.now));
+            follow(live, next);
         }
     }
 }
@@ -198,6 +259,7 @@ static struct next resolve(struct live *live)
     struct worker *first = rq->charge.worker;
     unsigned number = number_of(first), others;
     bool vanish = below(8) == 0;
+    struct expected expected;
     struct facts f;
     struct next next;
 
@@ -210,11 +272,16 @@ static struct next resolve(struct live *live)
     others = may_fall_back_to(&f, live);
     next = request_resolve(rq, model.now);
     CHECK(rq->tried_causes[rq->tried_count - 1] == CAUSE_GONE);
-    CHECK((next.kind == NEXT_SEND) == (live->target[0] == '\0' && others != 0));
+    CHECK((next.kind == NEXT_SEND) == (others != 0));
     if (next.kind != NEXT_SEND) {
+        f = facts_now();
+        expected = expect_after_fall(&f, live);
+        CHECK(next.kind == NEXT_QUEUE || next.kind == expected.kind);
         live->waits_at = NULL;
+        live->waits_for = 0;
         return next;
     }
+    live->at_bound = false;
     number = number_of(rq->charge.worker);
     CHECK(set_has(others, number) && rq->rank == -1);
     CHECK(rq->reason == (live->adapter < 0 || set_has(f.holders[live->adapter], number)
@@ -231,9 +298,20 @@ static void follow(struct live *live, struct next next)
     for (;;) {
         check_tried(live);
         switch (next.kind) {
-        case NEXT_REBIND: /* only a pin asks for it */
-            CHECK(false);
-            return;
+        case NEXT_REBIND: /* its session may have another owner, or another binding by now */
+            switch (below(6)) {
+            case 0:
+                pin_at_random(live);
+                return; /* it waits for the owner; an event picks it up */
+            case 1:
+                pin_at_random(live);
+                break;
+            default:
+                pin(live, PIN_OWNER);
+                break;
+            }
+            next = choose(live);
+            continue;
         case NEXT_CHOSEN:
             next = resolve(live);
             continue;
@@ -261,7 +339,7 @@ static void follow(struct live *live, struct next next)
             return;
         case NEXT_QUEUE:
             CHECK(rq->state == REQUEST_QUEUED && rq->charge.worker == NULL);
-            CHECK(pool_waiting(model.pool) <= model.queue_limit);
+            CHECK(pool_waiting(model.pool) <= (model.queue_limit ? model.queue_limit : LIVE));
             if (live->order == 0)
                 live->order = ++orders;
             live->wait_over = next.at;
@@ -279,6 +357,19 @@ static void follow(struct live *live, struct next next)
     }
 }
 
+static struct next failed(struct live *live, enum cause cause)
+{
+    struct next next =
+        request_failed(&live->rq, cause, below(2) ? 0 : (int64_t)below(3000), model.now);
+    struct expected expected = expect_end(live);
+
+    if (next.kind == NEXT_FAIL)
+        check_next(&next, &expected);
+    else
+        CHECK(next.kind == NEXT_PAUSE);
+    return next;
+}
+
 static void attempt_lost(void *arg, struct charge *charge, mono when)
 {
     struct live *live = live_of(charge);
@@ -291,7 +382,7 @@ static void attempt_lost(void *arg, struct charge *charge, mono when)
     if (live->rq.state == REQUEST_SERVED)
         finish(live);
     else if (live->rq.state == REQUEST_OUT)
-        follow(live, request_failed(&live->rq, CAUSE_LOST, 0, model.now));
+        follow(live, failed(live, CAUSE_LOST));
     /* CHOSEN: resolve will see that it is gone. */
 }
 
@@ -428,15 +519,40 @@ static void compare(void)
     CHECK(pool_free(model.pool) == set_size(f.free));
 }
 
+/* One that waits for its session's worker is told that one; a new binding is made by an owner. */
+static void advise_bound(const struct live *live, const struct advice *advice, enum next_kind kind)
+{
+    if (kind == NEXT_REBIND) {
+        struct live owner = *live;
+        struct expected expected;
+
+        owner.pin.mode = PIN_OWNER;
+        owner.rebinding = true;
+        expected = expect_choice(&owner);
+        CHECK((advice->worker != NULL) == (expected.kind == NEXT_CHOSEN));
+        CHECK(advice->worker == NULL || set_has(expected.workers, number_of(advice->worker)));
+        CHECK(advice->worker == NULL || advice->reason == expected.reason);
+        CHECK(expected.kind != NEXT_FAIL || advice->error == expected.error);
+    } else if (live->target[0] != '\0') {
+        CHECK(advice->error == WB_OVERLOADED);
+    } else {
+        CHECK(strcmp(advice->worker->id, live->pinned) == 0);
+    }
+}
+
 /* What it says is what the choice will be; it changes nothing. Whom it names. */
 static const struct worker *ask_advice(const struct live *live)
 {
     struct expected expected = expect_choice(live);
-    struct advice advice = request_advise(&live->rq, NULL, model.now);
+    struct advice advice = request_advise(&live->rq, has_pin(live) ? &live->pin : NULL, model.now);
 
     CHECK((advice.worker == NULL) == (advice.error != WB_OK));
     if (expected.kind == NEXT_WAIT)
         return NULL;
+    if (expected.kind == NEXT_REBIND || (expected.kind == NEXT_QUEUE && expected.workers != 0)) {
+        advise_bound(live, &advice, expected.kind);
+        return NULL;
+    }
     CHECK((advice.worker != NULL) == (expected.kind == NEXT_CHOSEN));
     if (expected.kind == NEXT_CHOSEN) {
         CHECK(set_has(expected.workers, number_of(advice.worker)));
@@ -484,6 +600,7 @@ static void start_request(void)
         snprintf(live->recalled, sizeof(live->recalled), "w%u", below(ids));
         request_recall(&live->rq, how, span_str(live->recalled), live->recalled_rank);
     }
+    pin_at_random(live);
     pool_note_request(model.pool, model.now);
     named = below(4) == 0 ? ask_advice(live) : NULL;
     next = choose(live);
@@ -514,7 +631,7 @@ static void request_event(struct live *live)
             if (cause == CAUSE_REFUSED)
                 life_sign(live);
             live->granted = false;
-            follow(live, request_failed(rq, cause, below(2) ? 0 : below(3000), model.now));
+            follow(live, failed(live, cause));
         }
         break;
     case REQUEST_SERVED:
@@ -526,8 +643,11 @@ static void request_event(struct live *live)
         if (below(10) == 0)
             finish(live); /* cancelled */
         break;
+    case REQUEST_NEW:
     case REQUEST_PAUSED:
     case REQUEST_WAITING:
+        if (below(10) == 0)
+            pin_at_random(live);
         follow(live, choose(live));
         break;
     default:
@@ -666,7 +786,14 @@ int main(int argc, char **argv)
     printf("granted %llu, to one that had refused %llu, waited in vain %llu, hopeless %llu\n",
            (unsigned long long)grants, (unsigned long long)again, (unsigned long long)overtimes,
            (unsigned long long)hopeless);
-    return answered && fallbacks && lost && exhausted && unheard && avoided && avoided_used &&
+    printf(
+        "sessions: at the bound worker %llu, after waiting for it %llu, for which some waited in "
+        "vain %llu, spilled %llu, rebound %llu, conflicts %llu\n",
+        (unsigned long long)at_bound, (unsigned long long)bound_served,
+        (unsigned long long)bound_gone, (unsigned long long)spilled, (unsigned long long)rebound,
+        (unsigned long long)conflicts);
+    return at_bound && bound_served && bound_gone && spilled && rebound && conflicts && answered &&
+                   fallbacks && lost && exhausted && unheard && avoided && avoided_used &&
                    preferred && held && loaded && grants && again && overtimes && hopeless
                ? 0
                : 1;

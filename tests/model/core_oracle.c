@@ -221,6 +221,8 @@ unsigned may_be_given(const struct facts *f, const struct live *live)
 
 unsigned may_fall_back_to(const struct facts *f, const struct live *live)
 {
+    if (has_target(live) || live->pin.mode == PIN_HARD)
+        return 0;
     return by_policy(f, live, false);
 }
 
@@ -234,18 +236,66 @@ static bool may_serve(const struct facts *f, int adapter, unsigned number)
     return adapter < 0 || set_has(f->holders[adapter] | f->loaders[adapter], number);
 }
 
+static bool is_hard(const struct live *live)
+{
+    return live->pin.mode == PIN_HARD && !has_target(live);
+}
+
 bool suits(const struct facts *f, const struct live *live)
 {
-    unsigned number = number_in(live->target);
+    unsigned number = number_in(has_target(live) ? live->target : live->pinned);
+    int32_t rank = has_target(live) ? live->rq.target_rank : live->pin.rank;
     const struct worker *w = worker_at(number);
 
-    return w != NULL && live->rq.target_rank < (int32_t)w->ranks &&
-           may_serve(f, live->adapter, number);
+    return w != NULL && rank < (int32_t)w->ranks && may_serve(f, live->adapter, number) &&
+           (has_target(live) || set_has(f->routable, number));
 }
 
 bool waits_rightly_at(const struct facts *f, const struct live *live)
 {
     return suits(f, live) && (f->admitting & ~f->roomy & live->waits_for) != 0;
+}
+
+/* ---- sessions ---- */
+
+enum bond { UNHEARD, BROKEN, LACKING, FAILED, BUSY, FREE };
+
+static bool has_turn(const struct live *live)
+{
+    return live->rq.state == REQUEST_GRANTED;
+}
+
+/* A session's worker that lacks the adapter may load it, if there is no other way for it. */
+static bool may_load_for(const struct live *live)
+{
+    return live->pin.mode == PIN_HARD && live->pin.on_busy != ON_BUSY_SPILL;
+}
+
+static enum bond bond_with(const struct facts *f, const struct live *live)
+{
+    unsigned number = number_in(live->pinned), it = set_of(number);
+    const struct worker *w = worker_at(number);
+
+    if (w == NULL)
+        return UNHEARD;
+    if ((f->routable & failed_at(live) & it) != 0)
+        return FAILED;
+    if ((f->routable & it) == 0 || live->pin.rank >= (int32_t)w->ranks ||
+        (avoided_by(f, live) & it) != 0)
+        return BROKEN;
+    if (!may_serve(f, live->adapter, number))
+        return LACKING;
+    if (live->adapter >= 0 && !set_has(f->holders[live->adapter], number) && !may_load_for(live))
+        return BUSY;
+    if ((tried_by(live) & it) != 0 && !has_turn(live))
+        return BUSY;
+    return (f->free & it) != 0 ? FREE : BUSY;
+}
+
+bool is_bound_free(const struct facts *f, const struct live *live)
+{
+    return !has_target(live) && (live->pin.mode == PIN_HARD || live->pin.mode == PIN_SOFT) &&
+           bond_with(f, live) == FREE;
 }
 
 /* ---- what must come of a choice ---- */
@@ -255,9 +305,12 @@ static struct expected fails(wb_status error, const char *scope)
     return (struct expected){.kind = NEXT_FAIL, .error = error, .scope = scope};
 }
 
+/* Of those that were tried, or, first, of those that might have been. */
 static const char *scope_of(const struct live *live)
 {
-    return has_target(live) ? "worker" : live->adapter >= 0 ? "adapter" : "service";
+    return has_target(live) || (is_hard(live) && live->at_bound) ? "worker"
+           : live->adapter >= 0                                  ? "adapter"
+                                                                 : "service";
 }
 
 static struct expected fails_by_cause(const struct live *live)
@@ -267,6 +320,10 @@ static struct expected fails_by_cause(const struct live *live)
         return fails(WB_OVERLOADED, scope_of(live));
     case CAUSE_LOST:
         return fails(WB_WORKER_LOST, NULL);
+    case CAUSE_CANCELLED:
+        return fails(WB_CANCELLED, NULL);
+    case CAUSE_LINK:
+        return fails(WB_LINK_LOST, NULL);
     case CAUSE_TIMEOUT:
         return fails(WB_TIMEOUT, NULL);
     default:
@@ -279,18 +336,13 @@ static struct expected fails_first(const struct live *live, wb_status error)
     return live->rq.tried_count > 0 ? fails_by_cause(live) : fails(error, NULL);
 }
 
-static bool has_turn(const struct live *live)
-{
-    return live->rq.state == REQUEST_GRANTED;
-}
-
-static bool has_room_to_wait(void)
+static bool has_room_to_wait(bool bound)
 {
     uint32_t waiting = 0;
 
     for (unsigned i = 0; i < LIVE; i++)
         waiting += model.lives[i].used && model.lives[i].rq.state == REQUEST_QUEUED;
-    return waiting < model.queue_limit;
+    return waiting < (model.queue_limit == 0 && bound ? QUEUE_BOUND_MAX : model.queue_limit);
 }
 
 static struct expected is_heard_later(void)
@@ -300,9 +352,23 @@ static struct expected is_heard_later(void)
 
 static struct expected waits_at(const struct live *live, unsigned number)
 {
-    if (has_turn(live) || has_room_to_wait())
+    if (has_turn(live) || has_room_to_wait(is_hard(live)))
         return (struct expected){.kind = NEXT_QUEUE, .workers = set_of(number)};
     return live->rq.tried_count > 0 ? fails_by_cause(live) : fails(WB_OVERLOADED, "worker");
+}
+
+static struct expected rebinds(const struct live *live)
+{
+    return live->rebound ? fails_by_cause(live) : (struct expected){.kind = NEXT_REBIND};
+}
+
+static struct expected contradicted(const struct facts *f, const struct live *live)
+{
+    enum bond bond = bond_with(f, live);
+
+    if (bond == UNHEARD && mono_before(model.now, model.wait_until))
+        return is_heard_later();
+    return bond == UNHEARD || bond == BROKEN ? rebinds(live) : fails(WB_SESSION_CONFLICT, NULL);
 }
 
 static struct expected expect_target(const struct facts *f, const struct live *live)
@@ -310,7 +376,11 @@ static struct expected expect_target(const struct facts *f, const struct live *l
     unsigned number = number_in(live->target);
     const struct worker *w = worker_at(number);
     int32_t rank = live->rq.target_rank;
+    bool bound = live->pin.mode == PIN_HARD || live->pin.mode == PIN_SOFT;
 
+    if (bound && (strcmp(live->pinned, live->target) != 0 ||
+                  (rank >= 0 && live->pin.rank >= 0 && rank != live->pin.rank)))
+        return contradicted(f, live);
     if (w == NULL && mono_before(model.now, model.wait_until))
         return is_heard_later();
     if (w == NULL)
@@ -323,6 +393,8 @@ static struct expected expect_target(const struct facts *f, const struct live *l
         return fails_first(live, WB_NO_WORKER);
     if (!set_has(f->roomy, number) || (live->rq.tried_count > 0 && !has_turn(live)))
         return waits_at(live, number);
+    if (bound && rank < 0 && live->pin.rank < (int32_t)w->ranks)
+        rank = live->pin.rank;
     return (struct expected){.kind = NEXT_CHOSEN,
                              .workers = set_of(number),
                              .rank = rank >= 0       ? rank
@@ -333,10 +405,10 @@ static struct expected expect_target(const struct facts *f, const struct live *l
 
 static struct expected waits_or_fails(const struct facts *f, const struct live *live)
 {
-    if (may_hope_for(f, live) != 0 && (has_turn(live) || has_room_to_wait()))
+    if (may_hope_for(f, live) != 0 && (has_turn(live) || has_room_to_wait(false)))
         return (struct expected){.kind = NEXT_QUEUE};
     if (candidates(f, live->adapter, tried_by(live)) != 0)
-        return fails(WB_OVERLOADED, scope_of(live));
+        return fails(WB_OVERLOADED, live->adapter >= 0 ? "adapter" : "service");
     if (live->rq.tried_count > 0)
         return fails_by_cause(live);
     return fails(live->adapter >= 0 && f->holders[live->adapter] == 0 ? WB_UNKNOWN_ADAPTER
@@ -366,15 +438,48 @@ static struct expected expect_policy(const struct facts *f, const struct live *l
     return e.workers != 0 ? e : waits_or_fails(f, live);
 }
 
+static struct expected expect_bound(const struct facts *f, const struct live *live)
+{
+    struct expected e = {.kind = NEXT_CHOSEN,
+                         .workers = set_of(number_in(live->pinned)),
+                         .rank = live->pin.rank,
+                         .at_bound = true,
+                         .reason = live->rq.tried_count > 0 ? REASON_RETRY : REASON_SESSION};
+    enum bond bond = bond_with(f, live);
+
+    if (bond == FREE)
+        return e;
+    if (bond == UNHEARD && mono_before(model.now, model.wait_until))
+        return is_heard_later();
+    if (live->pin.mode == PIN_SOFT)
+        return expect_policy(f, live);
+    if (bond == UNHEARD || bond == BROKEN)
+        return rebinds(live);
+    if (bond == LACKING)
+        return fails(WB_SESSION_CONFLICT, NULL);
+    if (bond == FAILED)
+        return fails_by_cause(live);
+    if (live->pin.on_busy == ON_BUSY_WAIT)
+        return waits_at(live, number_in(live->pinned));
+    if (live->pin.on_busy == ON_BUSY_FAIL)
+        return live->rq.tried_count > 0 ? fails_by_cause(live) : fails(WB_OVERLOADED, "worker");
+    e = expect_policy(f, live);
+    if (e.reason == REASON_POLICY)
+        e.reason = REASON_SPILL;
+    return e;
+}
+
 static struct expected expect_any(const struct facts *f, const struct live *live)
 {
+    if (!has_target(live) && (live->rq.target_rank >= 0 || model.policy == POLICY_DIRECT))
+        return fails(WB_BAD_REQUEST, NULL);
     if (has_target(live))
         return expect_target(f, live);
-    if (live->rq.target_rank >= 0 || model.policy == POLICY_DIRECT)
-        return fails(WB_BAD_REQUEST, NULL);
     if (live->adapter >= 0 && live->rq.tried_count == 0 &&
         mono_before(model.now, model.wait_until) && f->holders[live->adapter] == 0)
         return is_heard_later();
+    if (live->pin.mode == PIN_HARD || live->pin.mode == PIN_SOFT)
+        return expect_bound(f, live);
     return expect_policy(f, live);
 }
 
@@ -383,8 +488,36 @@ struct expected expect_choice(const struct live *live)
     struct facts f = facts_now();
     struct expected e = expect_any(&f, live);
 
+    if (e.kind != NEXT_CHOSEN)
+        return e;
+    if (live->pin.mode == PIN_OWNER && live->rebinding && e.reason != REASON_TARGET)
+        e.reason = REASON_REBIND;
     /* Among several the reason hangs on which; candidates are all holders, or one loader. */
-    if (e.kind == NEXT_CHOSEN && live->adapter >= 0 && (e.workers & f.holders[live->adapter]) == 0)
+    if (live->adapter >= 0 && (e.workers & f.holders[live->adapter]) == 0)
         e.reason = REASON_ADAPTER_LOAD;
     return e;
+}
+
+struct expected expect_after_fall(const struct facts *f, const struct live *live)
+{
+    if (has_target(live))
+        return fails_by_cause(live);
+    if (is_hard(live) && !live->at_bound && candidates(f, live->adapter, tried_by(live)) == 0 &&
+        !(may_hope_for(f, live) != 0 && has_room_to_wait(false)))
+        return fails_by_cause(live);
+    return is_hard(live) ? (struct expected){.kind = NEXT_PAUSE} : waits_or_fails(f, live);
+}
+
+struct expected expect_end(const struct live *live)
+{
+    return fails_by_cause(live);
+}
+
+struct expected expect_wait_over(const struct live *live)
+{
+    if (live->rq.last_cause == CAUSE_REFUSED)
+        return fails_by_cause(live);
+    return fails(WB_OVERLOADED, live->waits_for != 0 ? "worker"
+                                : live->adapter >= 0 ? "adapter"
+                                                     : "service");
 }

@@ -41,6 +41,10 @@ struct live {
     enum recall how; /* what a retry of the client asks for */
     char recalled[8];
     int32_t recalled_rank;
+    struct pin pin; /* of its session, at the last choice */
+    char pinned[8];
+    bool at_bound;           /* the last choice was its session's worker */
+    bool rebinding, rebound; /* told to rebind; has done so */
 };
 
 struct model {
@@ -72,6 +76,7 @@ struct expected {
     unsigned workers; /* NEXT_CHOSEN: one of these; NEXT_QUEUE: for this one, or 0: any */
     int32_t rank;     /* RANK_ANY: one that it has */
     enum reason reason;
+    bool at_bound;
     wb_status error;
     const char *scope;
 };
@@ -82,8 +87,14 @@ unsigned may_be_given(const struct facts *f, const struct live *live);
 unsigned may_hope_for(const struct facts *f, const struct live *live);
 /* Whom its record names and it is to avoid, since there is another one. */
 unsigned avoided_by(const struct facts *f, const struct live *live);
-/* Moved to another before the send. */
+/* Moved to another before the send; without any its worker was tried, and what is next? */
 unsigned may_fall_back_to(const struct facts *f, const struct live *live);
+struct expected expect_after_fall(const struct facts *f, const struct live *live);
+/* Its attempts, or its time in the queue, are over. */
+struct expected expect_end(const struct live *live);
+struct expected expect_wait_over(const struct live *live);
+/* Its session's worker would serve it now. */
+bool is_bound_free(const struct facts *f, const struct live *live);
 /* Of a request that waits for one worker alone: does that offer what it asks for? */
 bool suits(const struct facts *f, const struct live *live);
 /* Must it go on waiting? */
