@@ -210,10 +210,10 @@ void queue_adapters_changed(struct pool *pool);
  * may do so in vain. */
 void queue_worker_told(struct worker *w);
 
-/* request.c, for the queue */
+/* request_candidates.c, for the queue */
 /* It would not be given this free worker: it failed there otherwise than by a refusal, or is to
  * avoid it while there is another one, or its adapter is for others. */
-bool request_excludes(const struct request *rq, struct worker *w);
+bool request_excludes(const struct request *rq, const struct worker *w);
 /* With at most so many routable workers it may have nobody left, or nobody but the avoided one. */
 unsigned request_excluded_count(const struct request *rq);
 bool request_may_hope(const struct request *rq); /* somebody it does not exclude is routable */
