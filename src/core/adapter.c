@@ -386,6 +386,7 @@ static void loading_begin(struct holding *h)
     adapter->loading = h;
     h->worker->priv->adapters->loading++;
     loader_forget(adapter->pool, adapter_name(adapter));
+    queue_worker_told(h->worker);
 }
 
 static void loading_end(struct holding *h)
@@ -393,6 +394,7 @@ static void loading_end(struct holding *h)
     unlink_from(&h->adapter->loading, h);
     h->worker->priv->adapters->loading--;
     loader_forget(h->adapter->pool, adapter_name(h->adapter));
+    queue_worker_told(h->worker);
 }
 
 /* From loading, or just made, to held; there is room. */
@@ -710,8 +712,11 @@ void holdings_changed(struct worker *w, const struct policy_item *item, bool was
         tell(adapter, h, item);
         mark(adapter, h, w->overloaded_until.us);
     }
-    if (item->routable != was_routable && w->priv->adapters->loading > 0)
-        w->pool->loader_round++;
+    if (item->routable != was_routable) {
+        if (w->priv->adapters->loading > 0)
+            w->pool->loader_round++;
+        queue_adapters_changed(w->pool);
+    }
     loader_settle(w);
 }
 
@@ -801,6 +806,17 @@ bool worker_may_serve(const struct worker *w, struct span name)
     const struct holding *h = holding_find(w, adapter_find(w->pool, name));
 
     return is_held(h) || (w->pool->options.adapters_load && h != NULL) || worker_has_slot(w);
+}
+
+bool adapter_permits(struct pool *pool, struct span name, const struct worker *w)
+{
+    return candidates(pool, name) != NULL ? worker_holds(w, name) : worker_may_serve(w, name);
+}
+
+struct worker *adapter_loader(struct pool *pool, const struct choice *choice)
+{
+    return candidates(pool, choice->adapter) == NULL ? loader_best(pool, choice->adapter, choice)
+                                                     : NULL;
 }
 
 /* ---- numbers ---- */

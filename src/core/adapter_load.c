@@ -36,6 +36,7 @@ void loader_remove(struct worker *w)
     pool->loaders[half->loader]->priv->adapters->loader = half->loader;
     half->loader = TREE_NONE;
     pool->loader_round++;
+    queue_adapters_changed(pool);
 }
 
 void loader_settle(struct worker *w)
@@ -54,6 +55,7 @@ void loader_settle(struct worker *w)
     half->loader = pool->loader_count;
     pool->loaders[pool->loader_count++] = w;
     pool->loader_round++;
+    queue_adapters_changed(pool);
 }
 
 struct contest {
@@ -125,4 +127,5 @@ void loader_forget(struct pool *pool, struct span name)
 {
     if (pool->memos != NULL)
         memo_of(pool, rng_hash(name.ptr, name.len, LOAD_SEED))->round = 0;
+    queue_adapters_changed(pool);
 }

@@ -41,8 +41,10 @@ static void publish(struct worker *w, mono now)
     if (pool->queue.count == 0)
         return;
     queue_worker_changed(w, now);
-    if (was_routable && !routable)
+    if (was_routable && !routable) {
+        queue_worker_told(w);
         queue_pool_shrank(pool);
+    }
 }
 
 /* The least recently ejected that takes new requests. */

@@ -43,10 +43,11 @@ struct queue {
     uint64_t passed_most;   /* no worker has passed over a higher number */
     uint32_t generation;    /* another: what workers remember to have passed is void */
     uint32_t most_excluded; /* no waiting request excludes more workers */
-    bool shrank;            /* on registry->shrunk; looked through up to here: */
+    uint32_t for_adapters;  /* of those that wait for any, with an adapter */
+    bool looked_at;         /* on registry->looks; looked through up to here: */
     unsigned look;
     uint64_t looked_up_to;
-    struct pool *next_shrunk;
+    struct pool *next_look;
 };
 
 struct worker_private {
@@ -62,8 +63,9 @@ struct worker_private {
     uint32_t passed_generation;
     struct worker *noted_before, *noted_behind; /* in registry->noted, while noted */
     bool noted;
+    bool told; /* those that wait for it alone are to be looked through */
     size_t id_len;
-    bool restored; /* by a heartbeat, at restored_at */
+    bool restored;                    /* by a heartbeat, at restored_at */
     struct worker_adapters *adapters; /* NULL: it holds none and has no slots */
 };
 
@@ -154,7 +156,7 @@ struct registry {
     struct rng rng;
     uint32_t workers;     /* listed, over all pools */
     struct worker *noted; /* free, or gone, where requests may wait for it */
-    struct pool *shrunk;  /* have fewer routable workers, and requests wait */
+    struct pool *looks;   /* where some may wait in vain, or for the wrong worker */
     bool link_down;
     mono proved_until; /* all that was sent to us before is here */
 };
@@ -190,28 +192,39 @@ void queue_worker_changed(struct worker *w,
                           mono now);       /* after each change, if any wait in its pool */
 void queue_pool_shrank(struct pool *pool); /* one routable less */
 void queue_forget(struct worker *w);       /* at its end */
-bool queue_has_room(const struct request *rq);
+/* bound: it would wait for its session's worker, which it may where there is no queue too. */
+bool queue_has_room(const struct request *rq, bool bound);
 /* Into the queue, at its old place if it has waited before. only NULL: any worker of the pool. */
 void queue_join(struct request *rq, struct worker *only, mono now);
 void queue_leave(struct request *rq);
-/* The one whose turn queue_next gave last could not use the worker: let others see. */
-void queue_pass_on(struct registry *registry);
+/* It had the turn at the worker that queue_next looked at last and could not use it, for want of
+ * memory: let others see. */
+void queue_pass_on(const struct request *rq);
 /* When might one that came now be served, by the recent rate; 0: nobody waits. At most 60000. */
 int64_t queue_retry_after_ms(const struct pool *pool, mono now);
 
-/* What a worker may serve has changed otherwise than by trying: look at all that wait anew. */
-void queue_forget_passed(struct pool *pool);
+/* Who holds or may load adapters has changed: some who wait for one may go elsewhere now, or
+ * nowhere. */
+void queue_adapters_changed(struct pool *pool);
+/* What the worker offers has changed, or it is not routable any more: some who wait for it alone
+ * may do so in vain. */
+void queue_worker_told(struct worker *w);
 
-/* request.c, for the queue */
-/* It failed there otherwise than by a refusal, so it never goes there again; or it is to be avoided
- * while there is another one. */
+/* request_candidates.c, for the queue */
+/* It would not be given this free worker: it failed there otherwise than by a refusal, or is to
+ * avoid it while there is another one, or its adapter is for others. */
 bool request_excludes(const struct request *rq, const struct worker *w);
 /* With at most so many routable workers it may have nobody left, or nobody but the avoided one. */
 unsigned request_excluded_count(const struct request *rq);
-bool request_may_rebind(const struct request *rq); /* it waits for its session's worker */
-/* The one that it avoids, where nobody else is left untried; NULL: no such one. */
-struct worker *request_left_with(const struct request *rq);
 bool request_may_hope(const struct request *rq); /* somebody it does not exclude is routable */
+/* It waits for this worker alone, which will never serve it as things stand. */
+bool request_waits_in_vain(const struct request *rq, const struct worker *w);
+/* The one that only others kept it from: it avoids it, and nobody else is left untried. NULL: no
+ * such one. */
+struct worker *request_left_with(const struct request *rq);
+/* The ones who are to load its adapter, if nobody routable holds it, by the two rules of
+ * choosing; NULL: none. */
+void request_loaders(const struct request *rq, struct worker *out[2]);
 
 /* charge.c */
 void charge_end_epoch(struct worker *w,
@@ -231,6 +244,10 @@ void holding_leave(struct holding *h); /* one less; may free it */
 struct worker *adapter_choose(struct pool *pool, const struct choice *choice,
                               struct policy_pick *pick);
 bool adapter_has_untried(struct pool *pool, const struct choice *choice);
+/* Is the worker among those that its requests may go to, were it free and the best of them? */
+bool adapter_permits(struct pool *pool, struct span name, const struct worker *w);
+/* Who loads it, free or not, where no routable worker holds it; NULL: nobody. */
+struct worker *adapter_loader(struct pool *pool, const struct choice *choice);
 /* What a worker is about to hold, with all memory it needs; commit can't fail. Between the two the
  * worker may lose what it is loading, but nothing that it holds. */
 struct holdings_plan {

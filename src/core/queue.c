@@ -1,20 +1,25 @@
 /* Who waits, and whose turn it is.
  *
  * A request waits for a field: any worker of the pool (pool->queue.any) or one worker
- * (w->priv->own). Each field is a `struct waiting` with a line for each priority, so what other
- * fields there may be (the holders of an adapter) are other owners of a `struct waiting`, and other
- * sources in `offers_for`. A line is a treap by arrival number, its root in the field and its nodes
- * the tickets: entering at an old place, leaving from anywhere and "the first behind this one" are
- * O(log n).
+ * (w->priv->own). Each field is a `struct waiting` with a line for each priority. With an adapter
+ * it waits for any, and request_excludes keeps the others' workers from it. A line is a treap by
+ * arrival number, its root in the field and its nodes the tickets: entering at an old place,
+ * leaving from anywhere and "the first behind this one" are O(log n).
  *
  * Arrival numbers are the pool's, given when a request waits for the first time and kept while it
  * lives: one that was granted and found nobody, or was refused again, returns to its old place.
  *
  * Wake-ups. worker_changed notes a worker in the registry when it is free and somebody waits that
  * it may serve; queue_next asks the noted ones and forgets those that nothing more can be done
- * with. A pool is noted when it has fewer routable workers than before, since some may wait in vain
- * now. So a freed worker costs one look, nobody is woken but whose turn it is, and where nobody
+ * with. So a freed worker costs one look, nobody is woken but whose turn it is, and where nobody
  * waits a change costs one comparison.
+ *
+ * Some changes do more than free a worker: a pool has fewer routable ones, or another worker holds
+ * an adapter or is to load it. Then some may wait in vain, and some may go to a worker that was
+ * free before. All that wait for any are looked through, once for as many changes as there were:
+ * the former get a turn to find out, and the latter's worker is noted. In the same way those that
+ * wait for one worker are looked through when it stops being routable or offers other ranks or
+ * adapters (`told`).
  *
  * Turns. For a freed worker the first by (priority, arrival) among its own and the pool's is taken,
  * but a line that was passed over by higher ones TURNS times is next: of each TURNS + 1 grants one
@@ -148,11 +153,10 @@ static bool serves_own(const struct worker *w, mono now)
     return worker_admits(w) && worker_has_room(w, 0, now);
 }
 
-/* Those that wait for it alone: it serves them, or they wait in vain, for it takes no requests any
- * more, or is not routable and their session may rebind. (A target only waits on.) */
+/* Those that wait for it alone go: it serves them, or takes no requests any more. */
 static bool own_may_go(const struct worker *w, mono now)
 {
-    return !worker_admits(w) || !w->routable || serves_own(w, now);
+    return !worker_admits(w) || serves_own(w, now);
 }
 
 void queue_worker_changed(struct worker *w, mono now)
@@ -163,31 +167,44 @@ void queue_worker_changed(struct worker *w, mono now)
         note_worker(w);
 }
 
-void queue_forget_passed(struct pool *pool)
+void queue_worker_told(struct worker *w)
 {
-    pool->queue.passed_most = 0;
-    pool->queue.generation++;
+    if (w->priv->own.count == 0)
+        return;
+    w->priv->told = true;
+    note_worker(w);
+}
+
+static void look_through(struct pool *pool)
+{
+    struct queue *q = &pool->queue;
+
+    q->look = 0;
+    q->looked_up_to = 0;
+    q->passed_most = 0;
+    q->generation++;
+    if (q->looked_at)
+        return;
+    q->looked_at = true;
+    q->next_look = pool->registry->looks;
+    pool->registry->looks = pool;
 }
 
 void queue_pool_shrank(struct pool *pool)
 {
-    struct queue *q = &pool->queue;
+    if (pool->queue.any.count > 0 && pool->routable <= pool->queue.most_excluded)
+        look_through(pool);
+}
 
-    if (q->any.count == 0 || pool->routable > q->most_excluded)
-        return;
-    q->look = 0;
-    q->looked_up_to = 0;
-    queue_forget_passed(pool); /* who was to be avoided may be all that is left */
-    if (q->shrank)
-        return;
-    q->shrank = true;
-    q->next_shrunk = pool->registry->shrunk;
-    pool->registry->shrunk = pool;
+void queue_adapters_changed(struct pool *pool)
+{
+    if (pool->queue.for_adapters > 0)
+        look_through(pool);
 }
 
 bool queue_due(const struct registry *registry)
 {
-    return registry->noted != NULL || registry->shrunk != NULL;
+    return registry->noted != NULL || registry->looks != NULL;
 }
 
 /* ---- in and out ---- */
@@ -197,12 +214,12 @@ uint32_t pool_waiting(const struct pool *pool)
     return pool->queue.count;
 }
 
-bool queue_has_room(const struct request *rq)
+bool queue_has_room(const struct request *rq, bool bound)
 {
     const struct pool *pool = rq->pool;
     uint32_t limit = pool->options.queue_limit;
 
-    if (limit == 0 && rq->bound)
+    if (limit == 0 && bound)
         limit = QUEUE_BOUND_MAX;
     return pool->queue.count < limit;
 }
@@ -240,14 +257,9 @@ void queue_join(struct request *rq, struct worker *only, mono now)
     if (only != NULL)
         return;
     line_entered(q, t);
+    q->for_adapters += rq->adapter.len > 0;
     if (request_excluded_count(rq) > q->most_excluded)
         q->most_excluded = request_excluded_count(rq);
-}
-
-void queue_pass_on(struct registry *registry)
-{
-    if (registry->noted != NULL)
-        queue_forget(registry->noted);
 }
 
 void queue_leave(struct request *rq)
@@ -259,6 +271,8 @@ void queue_leave(struct request *rq)
     line_leave(&t->waiting->lines[t->line], t);
     t->waiting->count--;
     q->count--;
+    if (t->only == NULL)
+        q->for_adapters -= rq->adapter.len > 0;
     if (q->any.count == 0)
         q->most_excluded = 0;
     t->waiting = NULL;
@@ -268,42 +282,53 @@ void queue_leave(struct request *rq)
 
 /* ---- turns ---- */
 
-static struct ticket *first_unexcluded(struct worker *w, unsigned line)
+static void sync_passed(struct worker *w)
+{
+    struct worker_private *p = w->priv;
+
+    if (p->passed_generation == w->pool->queue.generation)
+        return;
+    memset(p->passed, 0, sizeof(p->passed));
+    p->passed_generation = w->pool->queue.generation;
+}
+
+static void pass(struct worker *w, const struct ticket *t)
 {
     struct queue *q = &w->pool->queue;
-    struct worker_private *p = w->priv;
+
+    w->priv->passed[t->line] = t->number;
+    if (q->passed_most < t->number)
+        q->passed_most = t->number;
+}
+
+void queue_pass_on(const struct request *rq)
+{
+    struct worker *w = rq->pool->registry->noted;
+
+    if (w == NULL || w->pool != rq->pool || !w->free || request_excludes(rq, w))
+        return;
+    sync_passed(w);
+    pass(w, &rq->ticket);
+}
+
+static struct ticket *first_unexcluded(struct worker *w, unsigned line)
+{
+    struct ticket *const *root = &w->pool->queue.any.lines[line];
     struct ticket *t;
 
-    if (p->passed_generation != q->generation) {
-        memset(p->passed, 0, sizeof(p->passed));
-        p->passed_generation = q->generation;
-    }
-    t = line_after(q->any.lines[line], p->passed[line]);
-    while (t != NULL && request_excludes(request_of(t), w)) {
-        p->passed[line] = t->number;
-        if (q->passed_most < t->number)
-            q->passed_most = t->number;
-        t = line_after(q->any.lines[line], t->number);
-    }
+    sync_passed(w);
+    for (t = line_after(*root, w->priv->passed[line]);
+         t != NULL && request_excludes(request_of(t), w); t = line_after(*root, t->number))
+        pass(w, t);
     return t;
 }
 
 #define SOURCES 2 /* its own, the pool's */
 
-/* The first of those that wait for it alone; where it is only not routable, the first whose session
- * may rebind. */
-static struct ticket *first_own(struct worker *w, unsigned line, mono now)
+static struct ticket *first_own(const struct worker *w, unsigned line, mono now)
 {
-    struct ticket *t;
-
-    if (w->priv->own.count == 0 || !own_may_go(w, now))
-        return NULL;
-    t = line_after(w->priv->own.lines[line], 0);
-    if (!worker_admits(w) || serves_own(w, now))
-        return t;
-    while (t != NULL && !request_may_rebind(request_of(t)))
-        t = line_after(w->priv->own.lines[line], t->number);
-    return t;
+    return w->priv->own.count > 0 && own_may_go(w, now) ? line_after(w->priv->own.lines[line], 0)
+                                                        : NULL;
 }
 
 /* For each priority the first of each source that this worker may serve now. */
@@ -350,12 +375,22 @@ static struct ticket *turn_at(struct worker *w, mono now)
     return t;
 }
 
-/* The next that waits for workers of which none is left. For whom none is left but the one that it
- * avoids, that one may do now. */
+/* Somebody whom others kept from it may serve it now. */
+static void note_left(const struct request *rq)
+{
+    struct worker *may[3];
+
+    may[0] = request_left_with(rq);
+    request_loaders(rq, may + 1);
+    for (unsigned i = 0; i < 3; i++)
+        if (may[i] != NULL && may[i]->free)
+            note_worker(may[i]);
+}
+
+/* The next that waits for workers of which none is left. */
 static struct ticket *hopeless_in(struct pool *pool)
 {
     struct queue *q = &pool->queue;
-    struct worker *last;
     struct ticket *t;
 
     for (; q->look < PRIORITIES; q->look++, q->looked_up_to = 0) {
@@ -363,11 +398,22 @@ static struct ticket *hopeless_in(struct pool *pool)
             q->looked_up_to = t->number;
             if (!request_may_hope(request_of(t)))
                 return t;
-            last = request_left_with(request_of(t));
-            if (last != NULL && last->free)
-                note_worker(last);
+            note_left(request_of(t));
         }
     }
+    return NULL;
+}
+
+/* The next that waits for this worker alone, and in vain. */
+static struct ticket *hopeless_at(const struct worker *w)
+{
+    struct ticket *t;
+
+    for (unsigned line = 0; line < PRIORITIES; line++)
+        for (t = line_after(w->priv->own.lines[line], 0); t != NULL;
+             t = line_after(w->priv->own.lines[line], t->number))
+            if (request_waits_in_vain(request_of(t), w))
+                return t;
     return NULL;
 }
 
@@ -394,18 +440,22 @@ struct request *queue_next(struct registry *registry, mono now)
 {
     struct ticket *t;
 
-    while (registry->shrunk != NULL) {
-        struct pool *pool = registry->shrunk;
+    while (registry->looks != NULL) {
+        struct pool *pool = registry->looks;
 
         t = hopeless_in(pool);
         if (t != NULL)
             return grant(t);
-        registry->shrunk = pool->queue.next_shrunk;
-        pool->queue.shrank = false;
+        registry->looks = pool->queue.next_look;
+        pool->queue.looked_at = false;
     }
     while (registry->noted != NULL) {
         struct worker *w = registry->noted;
 
+        t = w->priv->told ? hopeless_at(w) : NULL;
+        if (t != NULL)
+            return grant(t);
+        w->priv->told = false;
         t = turn_at(w, now);
         if (t != NULL) {
             note_rate(&w->pool->queue, now);

@@ -106,7 +106,7 @@ static void put_adapters(struct worker *w, struct parts *parts)
     parts->adapters = NULL;
     parts->adapter_count = 0;
     holdings_commit(&parts->plan, w);
-    queue_forget_passed(w->pool);
+    queue_adapters_changed(w->pool);
 }
 
 static void put_meta(struct worker *w, struct parts *parts)
@@ -136,6 +136,8 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
                   bool fresh, mono now)
 {
     uint32_t others = report->others;
+    bool offers_other = w->ranks != report->ranks || w->adapter_slots != report->adapter_slots ||
+                        !parts->adapters_stay;
 
     if (!report->has_others)
         others = report->inflight > w->occupancy ? report->inflight - w->occupancy : 0;
@@ -154,6 +156,8 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
         put_adapters(w, parts);
     if (report->has_meta || fresh)
         put_meta(w, parts);
+    if (offers_other)
+        queue_worker_told(w);
     w->heard = true;
     w->heard_at = now;
 }

@@ -11,6 +11,9 @@
  *   QUEUED --its turn (queue_next)--> GRANTED --choose--> CHOSEN, or QUEUED again at its old place
  *     +-- its time is over (request_wait_over) --> FAILED
  *
+ * Where the pin of its session is broken, choose leaves it in NEW, PAUSED or WAITING; from GRANTED
+ * it goes to PAUSED, its turn is over. It may choose again at once, or when its session has a word.
+ *
  * A charge is held exactly in CHOSEN, OUT and SERVED. Every function CHECKs that the state allows
  * it; peers cannot make a wrong call happen, only the router's own bugs can. Events that may come
  * late (a clock, a lost worker) are asked about with request_state first. */
@@ -77,7 +80,7 @@ enum recall { RECALL_NONE, RECALL_AVOID, RECALL_PREFER };
 enum pin_mode {
     PIN_NONE,  /* nothing */
     PIN_OWNER, /* nothing yet: whoever answers is bound */
-    PIN_SOFT,  /* this worker if it is free, else by the policy */
+    PIN_SOFT,  /* this worker if it is free, and holds the adapter, else by the policy */
     PIN_HARD   /* this worker and no other, save as `on_busy` says */
 };
 struct pin {
@@ -99,13 +102,13 @@ struct request {
     bool refused;    /* a worker has sent a refusal, which may be forwarded at the end */
     bool progressed; /* present attempt: delivery is certain */
     uint8_t pin;     /* enum pin_mode of the last choice */
+    uint8_t on_busy; /* enum session_on_busy of that */
     bool rebinding;  /* its binding was found broken: the next choice as owner replaces it */
     bool rebound;    /* and has: once for a request */
     uint8_t recall;  /* enum recall; set: there is no target, and `recalled` names the worker */
     int8_t priority; /* enum priority */
     bool waited;     /* the ticket holds */
-    bool bound;      /* its target is a session's worker: it may wait even where queue_limit is 0;
-                        set between request_init and request_choose */
+    bool bound;      /* the present or last attempt is at its session's worker */
     bool arrived;    /* counted in its adapter's arrivals */
     enum delivered delivered; /* worst over all attempts */
     enum reason reason;
@@ -113,6 +116,7 @@ struct request {
     int32_t rank;            /* -1: none */
     int32_t target_rank;     /* -1: none named */
     int32_t recalled_rank;   /* -1: none recorded */
+    int32_t pinned_rank;     /* of the last choice's pin; -1: none */
     struct span recalled;    /* the record's worker, in the router's memory */
     struct span target, key; /* the worker named and the hash key, in the router's message;
                                 empty: none */

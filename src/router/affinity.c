@@ -192,7 +192,7 @@ static struct pin pin_by(const struct transit *t, enum session_verdict verdict,
     }
     if (verdict == SESSION_GO_OWNER)
         return (struct pin){.mode = PIN_OWNER, .worker = SPAN_EMPTY, .rank = -1};
-    if (follow && t->core.target.len == 0)
+    if (follow && follow->discovered && t->core.target.len == 0)
         return (struct pin){.mode = PIN_SOFT, .worker = span_str(follow->id), .rank = -1};
     return (struct pin){.mode = PIN_NONE, .worker = SPAN_EMPTY, .rank = -1};
 }

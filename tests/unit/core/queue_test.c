@@ -287,6 +287,7 @@ END_TEST
 START_TEST(a_bound_request_waits_for_its_worker_even_without_a_queue)
 {
     struct request *bound = calloc(QUEUE_BOUND_MAX + 1, sizeof(*bound));
+    struct pin pin = {PIN_HARD, SPAN_LIT("a"), -1, ON_BUSY_WAIT};
     struct next next;
 
     open_pool(0);
@@ -298,10 +299,10 @@ START_TEST(a_bound_request_waits_for_its_worker_even_without_a_queue)
     next = request_choose(&rqs[1], NULL, (mono){0}, now);
     fails(next, WB_OVERLOADED);
     ck_assert_str_eq(next.scope, "worker");
+    params.target = SPAN_EMPTY;
     for (unsigned i = 0; i <= QUEUE_BOUND_MAX; i++) {
         request_init(&bound[i], pool, &params, now);
-        bound[i].bound = true;
-        next = request_choose(&bound[i], NULL, (mono){0}, now);
+        next = request_choose(&bound[i], &pin, (mono){0}, now);
         if (i < QUEUE_BOUND_MAX)
             ck_assert_int_eq(next.kind, NEXT_QUEUE);
         else
@@ -310,7 +311,7 @@ START_TEST(a_bound_request_waits_for_its_worker_even_without_a_queue)
     ck_assert(next.queue_full);
     serve(0);
     ck_assert_ptr_eq(queue_next(registry, now), &bound[0]);
-    ck_assert_int_eq(send_if_chosen(&bound[0], request_choose(&bound[0], NULL, (mono){0}, now)),
+    ck_assert_int_eq(send_if_chosen(&bound[0], request_choose(&bound[0], &pin, (mono){0}, now)),
                      NEXT_SEND);
     ck_assert_str_eq(bound[0].charge.worker->id, "a");
     ck_assert_ptr_null(queue_next(registry, now));
