@@ -63,7 +63,7 @@ struct worker_private {
     struct worker *noted_before, *noted_behind; /* in registry->noted, while noted */
     bool noted;
     size_t id_len;
-    bool restored; /* by a heartbeat, at restored_at */
+    bool restored;                    /* by a heartbeat, at restored_at */
     struct worker_adapters *adapters; /* NULL: it holds none and has no slots */
 };
 
