@@ -8,8 +8,7 @@
 
 #include "cli/command.h"
 
-#define INDENT 2
-#define GAP 2
+#define GAP 2     /* before each cell */
 #define CUT_MIN 8 /* no column is cut to less */
 #define MARK "..."
 
@@ -59,7 +58,7 @@ static int terminal_width(void)
 
 static void fit(struct table *t, int room)
 {
-    int total = INDENT - GAP;
+    int total = 0;
     for (unsigned i = 0; i < t->count; i++)
         total += t->widths[i] + GAP;
     while (total > room) {
@@ -79,7 +78,7 @@ static void print_cell(const struct table *t, unsigned column, const char *text)
 {
     const struct table_column *c = &t->columns[column];
     int width = t->widths[column], len = (int)strlen(text);
-    printf("%*s", column == 0 ? INDENT : GAP, "");
+    printf("%*s", GAP, "");
     if (len > width)
         printf("%.*s" MARK, width - (int)strlen(MARK), text);
     else if (c->number)
@@ -94,16 +93,18 @@ static void print_cell(const struct table *t, unsigned column, const char *text)
 
 void table_end(struct table *t)
 {
-    unsigned whole = t->cells - t->cells % t->count;
+    unsigned rows = t->cells / t->count;
     const char *cell = buf_span(&t->text).ptr;
     int room = terminal_width();
     if (room > 0)
         fit(t, room);
-    for (unsigned i = 0; whole > 0 && i < t->count; i++)
-        print_cell(t, i, t->columns[i].title);
-    for (unsigned i = 0; i < whole; i++) {
-        print_cell(t, i % t->count, cell);
-        cell += strlen(cell) + 1;
+    for (unsigned column = 0; rows > 0 && column < t->count; column++)
+        print_cell(t, column, t->columns[column].title);
+    for (unsigned row = 0; row < rows; row++) {
+        for (unsigned column = 0; column < t->count; column++) {
+            print_cell(t, column, cell);
+            cell += strlen(cell) + 1;
+        }
     }
     if (t->full)
         fprintf(stderr, "waybill: not all rows fit in memory\n");
