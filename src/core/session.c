@@ -146,7 +146,7 @@ enum session_verdict session_wait_over(struct session_ticket *t, struct session_
 
     *owner = NULL;
     if (!s)
-        return session_verdict(t);
+        return SESSION_GO_UNBOUND;
     MAGIC_CHECK(s, SESSION_MAGIC);
     table = s->table;
     if (session_verdict(t) != SESSION_WAIT)
