@@ -148,12 +148,12 @@ class OneRouter(Operators):
         plain = self.sessions("list").stdout
         for name, worker in bound.items():
             self.assertIn("  %s " % name, plain)
-            found, = json.loads(self.sessions("--service", "echo", "--json", "--", "show", name).stdout)[0]["sessions"]
+            found, = json.loads(self.sessions("--service", "echo", "--router", "router-1", "--json", "--", "show", name).stdout)[0]["sessions"]
             self.assertEqual((name, worker), (found["session"], found["worker"]))
         for name in HOSTILE:
-            self.sessions("--service", "echo", "--", "unbind", name)
+            self.sessions("--service", "echo", "--router", "router-1", "--", "unbind", name)
             wait_for(lambda: self.held(name) is None, 10 * SLOW, "no binding of " + name)
-            left = self.json("sessions", "list")[0]["sessions"]
+            left = self.json("sessions", "list", "--router", "router-1")[0]["sessions"]
             del bound[name]
             self.assertEqual(bound, {s["session"]: s["worker"] for s in left})
 
