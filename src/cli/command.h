@@ -34,7 +34,7 @@ struct command {
 };
 
 extern const struct command command_request, command_worker, command_who, command_workers,
-    command_stats, command_cancel, command_bench;
+    command_sessions, command_stats, command_cancel, command_bench;
 
 struct link {
     natsConnection *nc;

@@ -8,8 +8,8 @@
 #include "waybill/version.h"
 
 static const struct command *const commands[] = {
-    &command_request, &command_worker, &command_who,   &command_workers,
-    &command_stats,   &command_cancel, &command_bench,
+    &command_request,  &command_worker, &command_who,    &command_workers,
+    &command_sessions, &command_stats,  &command_cancel, &command_bench,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -1,7 +1,9 @@
 /* waybill workers: what each router knows and sees of its workers. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/admin.h"
+#include "cli/table.h"
 #include "wire/json.h"
 #include "wire/name.h"
 
@@ -9,6 +11,7 @@ struct workers_args {
     struct common common;
     const char *service, *router;
     int64_t timeout_ms;
+    bool adapters;
 };
 static const struct workers_args defaults = {.timeout_ms = 2000};
 
@@ -16,42 +19,111 @@ static const struct workers_args defaults = {.timeout_ms = 2000};
 static const struct option options[] = {
     {"service", 0, OPTION_TEXT, ARG(service), "NAME", "only this service", 0, 0},
     {"router", 0, OPTION_TEXT, ARG(router), "ID", "only this router's view", 0, 0},
+    {"adapters", 'a', OPTION_FLAG, ARG(adapters), NULL, "also each adapter's holders and requests",
+     0, 0},
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait for routers (2000)", 1,
      86400000},
 };
 
-static void print_worker(const cJSON *w)
+#define ADAPTERS_WIDTH 40
+
+/* "fr,de,+12": whole names while there is room, and how many more. */
+static void print_adapters(struct table *t, const cJSON *adapters)
 {
-    char heard[32] = "never";
-    const cJSON *ms = cJSON_GetObjectItemCaseSensitive(w, "heard_ms_ago");
-    if (cJSON_IsNumber(ms))
-        snprintf(heard, sizeof(heard), "%.1f s ago", ms->valuedouble / 1000);
-    printf("  %-20s %-10s %-12s %5.0f+%-5.0f %8.0f %6.0f %-8s %9.0f %8.0f %7.0f  %s\n",
-           admin_text(w, "id"), admin_text(w, "state"), admin_text(w, "standing"),
-           admin_number(w, "occupancy"), admin_number(w, "others"), admin_number(w, "capacity"),
-           admin_number(w, "weight"), admin_text(w, "class"), admin_number(w, "served"),
-           admin_number(w, "refused"), admin_number(w, "failed"), heard);
+    char text[ADAPTERS_WIDTH + 16] = "";
+    size_t used = 0;
+    int left = cJSON_GetArraySize(adapters);
+    const cJSON *one;
+    cJSON_ArrayForEach(one, adapters)
+    {
+        const char *name = cJSON_GetStringValue(one);
+        size_t len = name != NULL ? strlen(name) : 0;
+        if (used + len + 1 > ADAPTERS_WIDTH && used > 0)
+            break;
+        if (len > ADAPTERS_WIDTH - 4)
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%.*s...",
+                                     ADAPTERS_WIDTH - 4, name);
+        else
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used > 0 ? "," : "",
+                                     name != NULL ? name : "");
+        left--;
+    }
+    if (left > 0)
+        snprintf(text + used, sizeof(text) - used, ",+%d", left);
+    table_text(t, *text != '\0' ? text : "-");
 }
 
-static void print_reply(const cJSON *reply)
+static const struct table_column worker_columns[] = {
+    {"WORKER", false, true},   {"STATE", false, false},    {"STANDING", false, false},
+    {"LOAD", true, false},     {"OTHERS", true, false},    {"CAPACITY", true, false},
+    {"WEIGHT", true, false},   {"CLASS", false, true},     {"RANKS", true, false},
+    {"BINDINGS", true, false}, {"SERVED", true, false},    {"REFUSED", true, false},
+    {"FAILED", true, false},   {"HEARD AGO", true, false}, {"ADAPTERS", false, true}};
+
+static void print_worker(struct table *t, const cJSON *w)
 {
-    const cJSON *service, *worker;
+    static const char *const texts[] = {"id", "state", "standing"},
+                             *const loads[] = {"occupancy", "others", "capacity", "weight"},
+                             *const rest[] = {"ranks", "bindings", "served", "refused", "failed"};
+    const cJSON *ms = cJSON_GetObjectItemCaseSensitive(w, "heard_ms_ago");
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        table_text(t, admin_text(w, texts[i]));
+    for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++)
+        table_print(t, "%.0f", admin_number(w, loads[i]));
+    table_text(t, admin_text(w, "class"));
+    for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++)
+        table_print(t, "%.0f", admin_number(w, rest[i]));
+    if (cJSON_IsNumber(ms))
+        table_print(t, "%.1f s", ms->valuedouble / 1000);
+    else
+        table_text(t, "never");
+    print_adapters(t, cJSON_GetObjectItemCaseSensitive(w, "adapters"));
+}
+
+static const struct table_column adapter_columns[] = {
+    {"ADAPTER", false, true}, {"HOLDERS", true, false},   {"ROUTABLE", true, false},
+    {"FREE", true, false},    {"IN FLIGHT", true, false}, {"ARRIVALS", true, false},
+    {"REQUESTS", true, false}};
+
+static void print_adapter(struct table *t, const cJSON *adapter)
+{
+    static const char *const numbers[] = {"holders",   "routable", "free",
+                                          "in_flight", "arrivals", "requests"};
+    table_text(t, admin_text(adapter, "adapter"));
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        table_print(t, "%.0f", admin_number(adapter, numbers[i]));
+}
+
+static void print_service(const char *router, const cJSON *service, bool with_adapters)
+{
+    const cJSON *one;
+    struct table t;
+    printf("router %s, service %s (%s): %.0f discovered, %.0f routable, %.0f free\n", router,
+           admin_text(service, "service"), admin_text(service, "policy"),
+           admin_number(service, "discovered"), admin_number(service, "routable"),
+           admin_number(service, "free"));
+    table_begin(&t, worker_columns, sizeof(worker_columns) / sizeof(worker_columns[0]));
+    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(service, "workers"))
+        print_worker(&t, one);
+    table_end(&t);
+    table_begin(&t, adapter_columns, sizeof(adapter_columns) / sizeof(adapter_columns[0]));
+    if (with_adapters)
+        cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(service, "adapters"))
+            print_adapter(&t, one);
+    table_end(&t);
+}
+
+static void print_reply(const cJSON *reply, bool with_adapters)
+{
+    const cJSON *service;
+    const char *router = admin_text(reply, "router");
     cJSON_ArrayForEach(service, cJSON_GetObjectItemCaseSensitive(reply, "services"))
-    {
-        printf("router %s, service %s (%s): %.0f discovered, %.0f routable, %.0f free\n",
-               admin_text(reply, "router"), admin_text(service, "service"),
-               admin_text(service, "policy"), admin_number(service, "discovered"),
-               admin_number(service, "routable"), admin_number(service, "free"));
-        const cJSON *workers = cJSON_GetObjectItemCaseSensitive(service, "workers");
-        if (cJSON_GetArraySize(workers) > 0)
-            printf("  %-20s %-10s %-12s %11s %8s %6s %-8s %9s %8s %7s  %s\n", "WORKER", "STATE",
-                   "STANDING", "LOAD+OTHERS", "CAPACITY", "WEIGHT", "CLASS", "SERVED", "REFUSED",
-                   "FAILED", "HEARD");
-        cJSON_ArrayForEach(worker, workers) print_worker(worker);
-    }
+        print_service(router, service, with_adapters);
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(reply, "truncated")))
+        printf("  and more than fit in one message; --service NAME asks for less\n");
     const char *error = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(reply, "error"));
     if (error != NULL)
-        printf("router %s: %s\n", admin_text(reply, "router"), error);
+        printf("router %s: %s\n", router, error);
 }
 
 static int run(const void *args_given, const struct words *rest)
@@ -77,7 +149,7 @@ static int run(const void *args_given, const struct words *rest)
         admin_print(&replies);
     else {
         for (unsigned i = 0; i < replies.count; i++)
-            print_reply(replies.items[i]);
+            print_reply(replies.items[i], args->adapters);
         if (code == EXIT_NOTHING)
             fprintf(stderr, "waybill: no router answered\n");
     }

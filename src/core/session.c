@@ -146,7 +146,7 @@ enum session_verdict session_wait_over(struct session_ticket *t, struct session_
 
     *owner = NULL;
     if (!s)
-        return session_verdict(t);
+        return SESSION_GO_UNBOUND;
     MAGIC_CHECK(s, SESSION_MAGIC);
     table = s->table;
     if (session_verdict(t) != SESSION_WAIT)
@@ -376,8 +376,9 @@ struct sessions *sessions_create(const struct sessions_options *options)
         table->options.max = SESSIONS_MAX;
     table->slab = slab_create(sizeof(struct session), table->options.max);
     table->by_key = map_create(table->options.max);
+    table->by_worker = map_create(table->options.max);
     table->clocks = deadlines_create(table->options.max);
-    if (!table->slab || !table->by_key || !table->clocks) {
+    if (!table->slab || !table->by_key || !table->by_worker || !table->clocks) {
         sessions_destroy(table);
         return NULL;
     }
@@ -399,13 +400,16 @@ void sessions_destroy(struct sessions *table)
 
     if (!table)
         return;
-    if (table->by_key && table->slab && table->clocks)
+    if (table->by_key && table->by_worker && table->slab && table->clocks) {
         sessions_all(table, destroy_one);
+        CHECK(map_count(table->by_worker) == 0);
+    }
     for (struct session_rules *rules = table->rules; rules; rules = next) {
         next = rules->next;
         free(rules);
     }
     map_destroy(table->by_key);
+    map_destroy(table->by_worker);
     deadlines_destroy(table->clocks);
     slab_destroy(table->slab);
     free(table);

@@ -194,6 +194,9 @@ struct session_count_info {
 extern const struct session_count_info session_count_table[SESSION_COUNTS];
 uint64_t sessions_count(const struct sessions *sessions, enum session_count which);
 uint32_t sessions_held(const struct sessions *sessions);
+/* How many are bound to this worker as far as is known here; the names are ids. O(1). */
+uint32_t sessions_bound_to(const struct sessions *sessions, struct span service,
+                           struct span worker);
 
 struct session_view {
     struct span key;

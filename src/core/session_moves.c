@@ -20,6 +20,59 @@ void session_note(struct sessions *table, enum session_count which)
     table->counts[which]++;
 }
 
+/* ---- how many are bound to a worker ---- */
+
+static struct span worker_key(struct span service, struct span worker,
+                              char text[2 * WB_NAME_MAX + 1])
+{
+    CHECK(service.len <= WB_NAME_MAX && worker.len <= WB_NAME_MAX);
+    memcpy(text, service.ptr, service.len);
+    text[service.len] = '.';
+    memcpy(text + service.len + 1, worker.ptr, worker.len);
+    return span_of(text, service.len + 1 + worker.len);
+}
+
+/* Without memory the session is not counted: the number is for operators only. */
+static void count_bound(struct session *s)
+{
+    struct map *map = s->table->by_worker;
+    char text[2 * WB_NAME_MAX + 1];
+    struct span key = worker_key(s->rules->service, span_str(s->worker), text);
+    struct bindings *b = map_get(map, key);
+
+    if (!b) {
+        b = calloc(1, sizeof *b);
+        if (!b)
+            return;
+        b->key = worker_key(s->rules->service, span_str(s->worker), b->text);
+        if (map_put(map, b->key, b) != WB_OK) {
+            free(b);
+            return;
+        }
+    }
+    b->count++;
+    s->counted = b;
+}
+
+static void uncount_bound(struct session *s)
+{
+    struct bindings *b = s->counted;
+
+    s->counted = NULL;
+    if (!b || --b->count > 0)
+        return;
+    CHECK(map_remove(s->table->by_worker, b->key) == b);
+    free(b);
+}
+
+uint32_t sessions_bound_to(const struct sessions *table, struct span service, struct span worker)
+{
+    char text[2 * WB_NAME_MAX + 1];
+    const struct bindings *b = map_get(table->by_worker, worker_key(service, worker, text));
+
+    return b ? b->count : 0;
+}
+
 void session_move(struct session *s, enum session_state state)
 {
     static const unsigned moves[SESSION_STATES] = {
@@ -35,6 +88,7 @@ void session_move(struct session *s, enum session_state state)
     };
 
     CHECK(moves[s->state] & 1u << state);
+    uncount_bound(s);
     s->state = (uint8_t)state;
 }
 
@@ -168,6 +222,7 @@ void session_bind(struct session *s, struct span worker, int32_t rank, int64_t e
     session_move(s, SESSION_BOUND);
     memcpy(s->worker, worker.ptr, worker.len);
     s->worker[worker.len] = '\0';
+    count_bound(s);
     s->rank = rank;
     s->epoch = epoch;
     if (++s->binding == 0)
@@ -298,6 +353,7 @@ void session_forget(struct session *s)
     sessions_unlink(&table->idle, s);
     sessions_unlink(&table->outbox, s);
     deadline_cancel(table->clocks, &s->clock);
+    uncount_bound(s);
     CHECK(map_remove(table->by_key, s->key) == s);
     free(s->text);
     s->magic = 0;

@@ -27,6 +27,13 @@ struct links {
     bool in;
 };
 
+/* How many sessions are bound to one worker of a service; lives while there are any. */
+struct bindings {
+    uint32_t count;
+    struct span key; /* "<service>.<worker>", into text */
+    char text[2 * WB_NAME_MAX + 1];
+};
+
 struct session {
     unsigned magic;
     uint8_t state, io, io_kind, io_hold, known_hold, tries;
@@ -48,7 +55,8 @@ struct session {
     struct ticket_list waiters;
     struct links idle, outbox;
     struct deadline clock;
-    struct span key; /* into text */
+    struct bindings *counted; /* where it counts as bound; NULL: nowhere */
+    struct span key;          /* into text */
     char worker[WB_NAME_MAX + 1];
     char *text;
 };
@@ -64,6 +72,7 @@ struct sessions {
     struct session_rules *rules;
     struct slab *slab;
     struct map *by_key;
+    struct map *by_worker; /* struct bindings */
     struct deadlines *clocks;
     struct session_list idle, outbox;
     struct ticket_list ready;

@@ -230,11 +230,22 @@ static void check_nats(const struct check *c)
         config_error(c->errors, "nats.cert", "is missing, expected the certificate of nats.key");
 }
 
+/* Records and sessions in one bucket would share an age, and a key where a session is named as a
+ * request. */
+static void check_buckets(const struct check *c)
+{
+    if (same(c->set->sessions.bucket, c->set->attribution.bucket))
+        config_error(c->errors, "sessions.bucket",
+                     "is attribution.bucket (%s) too, expected another bucket",
+                     c->set->attribution.bucket);
+}
+
 void config_check(const struct config *config, struct config_errors *errors)
 {
     struct check c = {&config->settings, config, errors};
 
     check_nats(&c);
+    check_buckets(&c);
     check_service_names(&c);
     check_services(&c);
     check_workers(&c);

@@ -50,6 +50,8 @@ void control_event(struct router *r, const char *kind, struct span service, stru
 
 struct listing {
     struct json *j;
+    const struct sessions *sessions; /* NULL: no service has them */
+    struct span service;
     mono now;
     size_t limit; /* the answer must fit one message */
     bool cut;
@@ -74,6 +76,8 @@ static void list_worker(void *arg, struct worker *w)
     json_int(j, "occupancy", w->occupancy);
     json_int(j, "others", w->others);
     json_int(j, "bytes_out", (int64_t)w->bytes_out);
+    json_int(j, "bindings",
+             l->sessions ? sessions_bound_to(l->sessions, l->service, span_str(w->id)) : 0);
     json_text_or_null(j, "class", span_str(w->class_name));
     json_int(j, "ranks", w->ranks);
     json_array(j, "adapters");
@@ -135,7 +139,10 @@ static void list_adapters(struct listing *l, const struct pool *pool)
 static void show_workers(struct router *r, struct span reply, struct span only, mono now)
 {
     struct json j;
-    struct listing l = {.j = &j, .now = now, .limit = lane_max_payload(r->front) - 8192};
+    struct listing l = {.j = &j,
+                        .sessions = affinity_sessions(r->affinity),
+                        .now = now,
+                        .limit = lane_max_payload(r->front) - 8192};
 
     buf_clear(&r->body_out);
     json_begin(&j, &r->body_out);
@@ -147,6 +154,7 @@ static void show_workers(struct router *r, struct span reply, struct span only, 
 
         if (only.len && !span_eq(only, s->name))
             continue;
+        l.service = s->name;
         json_object(&j, NULL);
         json_text(&j, "service", s->name);
         json_text(&j, "policy", span_str(policy_name(s->settings->policy)));

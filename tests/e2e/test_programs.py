@@ -253,6 +253,25 @@ class Config(unittest.TestCase):
         for word in ("file", "environment", "default"):
             self.assertIn(word, text, lines)
 
+    def test_show_config_tells_each_services_sessions(self):
+        config = {"sessions": {"bucket": "mine"}, "services": [
+            {"name": "a", "subjects": ["a.>"], "session": {"ttl_s": 60, "mode": "soft"}},
+            {"name": "b", "subjects": ["b.>"], "session": {"ttl_s": 31536000, "on_busy": "fail"}},
+            {"name": "c", "subjects": ["c.>"]}]}
+        done = daemon("--show-config", config=config)
+        self.assertEqual(0, done.returncode, done.stderr)
+        for line in ('sessions.bucket = "mine"  (file)', "services[0].session.ttl_s = 60  (file)", 'services[0].session.mode = "soft"  (file)',
+                     'services[0].session.on_busy = "wait"  (default)', "services[1].session.ttl_s = 31536000  (file)",
+                     'services[1].session.mode = "hard"  (default)', 'services[1].session.on_busy = "fail"  (file)', "limits.sessions = 65536  (default)"):
+            self.assertIn(line, done.stdout.splitlines())
+
+    def test_one_bucket_cannot_hold_records_and_sessions(self):
+        for config in ({**self.GOOD, "sessions": {"bucket": "waybill_attribution"}}, {**self.GOOD, "attribution": {"bucket": "waybill_sessions"}},
+                       {**self.GOOD, "attribution": {"bucket": "b"}, "sessions": {"bucket": "b"}}):
+            done = daemon("--check", config=config)
+            self.assertEqual(1, done.returncode, config)
+            self.assertRegex(done.stderr, r"sessions\.bucket: is attribution\.bucket \(\w+\) too, expected another bucket")
+
     def test_precedence_of_flags(self):
         config = {**self.GOOD, "nats": {"url": "nats://file:4222"}}
         done = daemon("--show-config", "-s", "nats://flag:4222", config=config, env={"NATS_URL": "nats://env:4222"})

@@ -26,7 +26,7 @@ class Samples(Case):
     def test_every_schema_is_a_schema(self):
         names = [n for n in os.listdir(os.path.join(cluster.ROOT, "schemas")) if n.endswith(".schema.json")]
         self.assertLessEqual({"config.schema.json", "heartbeat.schema.json", "attribution.schema.json", "error.schema.json",
-                              "advise.schema.json"}, set(names))
+                              "advise.schema.json", "session.schema.json", "admin.schema.json"}, set(names))
         for name in names:
             schema(name[:-len(".schema.json")])
 
@@ -78,6 +78,64 @@ class Samples(Case):
         self.ready(serve, serve, service=self.fabric.service(policy="round_robin", adapters={"load": True}), heartbeat={"adapters": ["fr"], "adapter_slots": 2})
         for adapter in ({}, {"Waybill-Adapter": "fr"}, {"Waybill-Adapter": "de"}):
             self.valid("advise", self.client.request("echo.request.x", b"q", {"Waybill-Advise": "true", **adapter}).json())
+
+    def reply(self, what, body=b"{}"):
+        """What the one router answers on admin.<what>, held against the schema's part for it and for no other."""
+        operator = self.fabric.operator or self.fabric.client("operator")
+        self.fabric.operator = operator
+        value = operator.request("waybill.admin." + what, body if isinstance(body, bytes) else json.dumps(body).encode()).json()
+        whole = schema("admin").schema
+        kinds = [option["$ref"].rsplit("/", 1)[1] for option in whole["anyOf"]]
+        fit = [kind for kind in kinds if jsonschema.Draft202012Validator({"$ref": "#/$defs/" + kind, "$defs": whole["$defs"]}).is_valid(value)]
+        self.valid("admin", value)
+        self.assertEqual(["error"] if "error" in value else [what.replace(".", "_")], fit, value)
+        return value
+
+    def test_replies_to_operators(self):
+        services = [self.fabric.service(subjects=["echo.request.x"], policy="hash", session={"ttl_s": 60, "wait_ms": 60000}, queue={"limit": 5}, adapters={"load": True}),
+                    {"name": "old", "subjects": ["echo.request.old"], "workers": [{"id": "legacy", "subject": "legacy"}]}]
+        self.router = self.fabric.router(services=services)
+        self.workers = [self.fabric.raw_worker("w1", serve, known_to=[self.router], ranks=4, adapters=["x/y:1", '"\\'], adapter_slots=3, **{"class": "gpu"}),
+                        self.fabric.raw_worker("w2", serve, known_to=[self.router], state="busy", inflight=3)]
+        self.client = self.fabric.client()
+        for session in ("s", '"\\', "a.b"):
+            self.client.request("echo.request.x", b"q", {"Waybill-Session": session, "Waybill-Adapter": "x/y:1", "Waybill-Hash-Key": "k"})
+        self.workers[0].handler = hold
+        for n in range(2):  # one owns a session, one waits for it
+            self.client.start("echo.request.x", b"q", {"Waybill-Session": "held", "Waybill-Request-Id": "r%d" % n, "Waybill-Adapter": "x/y:1"})
+        wait_for(lambda: any(s["waiters"] for s in self.reply("show.sessions")["sessions"]), 10 * SLOW, "a session with a waiter")
+        shown = self.reply("show.sessions")["sessions"]
+        self.assertEqual({"s", '"\\', "a.b", "held"}, {s["session"] for s in shown})
+        self.assertEqual(1, len(self.reply("show.sessions", {"service": "echo", "session": "s"})["sessions"]))
+        workers = self.reply("show.workers")["services"]
+        self.assertEqual(["echo", "old"], [s["service"] for s in workers])
+        self.assertEqual(2, len(workers[0]["adapters"]))
+        self.assertEqual([], self.reply("show.workers", {"service": "none"})["services"])
+        self.assertIn("sessions", self.reply("show.stats"))
+        for session, unbound in (("s", True), ("s", False), ("never", False)):
+            self.assertEqual(unbound, self.reply("do.unbind", {"service": "echo", "session": session})["unbound"])
+        self.reply("do.cancel", {"service": "echo", "request_id": "r0"})
+        for what, body in (("do.unbind", {}), ("do.unbind", {"service": "a b", "session": "s"}), ("do.unbind", {"service": "echo", "session": "a b"}),
+                           ("show.workers", b"["), ("show.sessions", {"session": 1}), ("show.nothing", {}), ("do.nothing", {})):
+            self.assertIn("error", self.reply(what, body), (what, body))
+
+    def test_stats_of_a_router_without_sessions(self):
+        self.ready(serve)
+        self.assertNotIn("sessions", self.reply("show.stats"))
+        self.assertEqual([], self.reply("show.sessions")["sessions"])
+        self.assertFalse(self.reply("do.unbind", {"service": "echo", "session": "s"})["unbound"])
+
+    def test_sessions_in_their_bucket(self):
+        self.ready(serve, hold, service=self.fabric.service(session={"ttl_s": 60}), heartbeat={"ranks": 2})
+        test = self.fabric.client("test")
+        seen = test.subscribe("$KV.waybill_sessions.echo.>")
+        test.flush()
+        wait_for(lambda: self.reply("show.sessions")["shared"], 10 * SLOW, "shared sessions")
+        self.client.request("echo.request.x", b"q", {"Waybill-Session": "s", "Waybill-Target": "w1/1"})
+        wait_for(lambda: len(seen.messages) == 2, 10 * SLOW, "claim and binding")
+        for message in seen.messages:
+            self.valid("session", message.json())
+        self.assertEqual(["init", "bound"], [message.json()["state"] for message in seen.messages])
 
     def test_heartbeats_of_the_worker_program(self):
         listener = self.fabric.client("test")

@@ -740,6 +740,38 @@ START_TEST(all_can_be_seen_until_one_has_seen_enough)
 }
 END_TEST
 
+static unsigned bound_to(const char *service, const char *worker)
+{
+    return sessions_bound_to(table, span_str(service), span_str(worker));
+}
+
+START_TEST(bindings_are_counted_by_service_and_worker)
+{
+    struct session_fact f = fact(SESSION_HOLDS_BOUND, "other", "w1");
+
+    ck_assert_ptr_nonnull(sessions_add_service(table, SPAN_LIT("sums"), TTL_MS, WAIT_MS));
+    reach(SESSION_BOUND); /* chat.s to w1 */
+    sessions_seen(table, SPAN_LIT("chat.t"), &f, now);
+    sessions_seen(table, SPAN_LIT("sums.t"), &f, now);
+    ck_assert_uint_eq(bound_to("chat", "w1"), 2);
+    ck_assert_uint_eq(bound_to("sums", "w1"), 1);
+    ck_assert_uint_eq(bound_to("chat", "w2"), 0);
+    f = fact(SESSION_HOLDS_BOUND, "other", "w2");
+    sessions_seen(table, SPAN_LIT("chat.t"), &f, now); /* another router bound it anew */
+    ck_assert_uint_eq(bound_to("chat", "w1"), 1);
+    ck_assert_uint_eq(bound_to("chat", "w2"), 1);
+    session_answered(&first, SPAN_LIT("w2"), -1, 1, true, now);
+    ck_assert_uint_eq(bound_to("chat", "w1"), 0);
+    ck_assert_uint_eq(bound_to("chat", "w2"), 2);
+    ck_assert(session_unbind(table, KEY, now));
+    f = fact(SESSION_HOLDS_NOTHING, "", "");
+    sessions_seen(table, SPAN_LIT("chat.t"), &f, now);
+    ck_assert_uint_eq(bound_to("chat", "w2"), 0);
+    pass(2 * TTL_MS);
+    ck_assert_uint_eq(bound_to("sums", "w1"), 0); /* expired */
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
@@ -773,6 +805,7 @@ int main(void)
         another_bucket_is_told_what_is_bound_here,
         unbinding_removes_the_key_and_leaves_requests_alone,
         all_can_be_seen_until_one_has_seen_enough,
+        bindings_are_counted_by_service_and_worker,
     };
     Suite *suite = suite_create("session");
     TCase *tcase = tcase_create("session");

@@ -122,6 +122,11 @@ START_TEST(minimal_file_takes_every_default)
     ck_assert_int_eq(set->attribution.history, 2);
     ck_assert_int_eq(set->attribution.replicas, 1);
     ck_assert(!set->attribution.memory);
+    ck_assert_str_eq(set->sessions.bucket, "waybill_sessions");
+    ck_assert_int_eq(set->sessions.max_bytes, 1 << 30);
+    ck_assert_int_eq(set->sessions.replicas, 1);
+    ck_assert(!set->sessions.memory);
+    ck_assert_uint_eq(set->limits.sessions, 65536);
     ck_assert_uint_eq(set->limits.in_flight, 65536);
     ck_assert_uint_eq(set->limits.bytes, 256u << 20);
     ck_assert_uint_eq(set->limits.worker_bytes, 16u << 20);
@@ -144,6 +149,10 @@ START_TEST(minimal_file_takes_every_default)
     ck_assert(!s->retry.on_codes_set && !s->retry.idempotent);
     ck_assert_int_eq(s->timeouts.first_reply_ms, 30000);
     ck_assert_int_eq(s->timeouts.total_ms, 0);
+    ck_assert_int_eq(s->session.ttl_s, 0);
+    ck_assert_int_eq(s->session.mode, SESSION_HARD);
+    ck_assert_int_eq(s->session.wait_ms, 1000);
+    ck_assert_int_eq(s->session.on_busy, ON_BUSY_WAIT);
     clear();
 }
 END_TEST
@@ -165,7 +174,12 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_int_eq(set->attribution.write, ATTRIBUTION_BEFORE_REPLY);
     ck_assert(set->attribution.memory);
     ck_assert_int_eq(set->attribution.replicas, 5);
+    ck_assert_str_eq(set->sessions.bucket, "s");
+    ck_assert_int_eq(set->sessions.max_bytes, 9007199254740991);
+    ck_assert_int_eq(set->sessions.replicas, 3);
+    ck_assert(set->sessions.memory);
     ck_assert_uint_eq(set->limits.workers, 2);
+    ck_assert_uint_eq(set->limits.sessions, 16777216);
     ck_assert_str_eq(set->monitor_listen, "[::]:0");
     ck_assert_uint_eq(s->subject_count, 2);
     ck_assert_str_eq(s->queue_group, "q.1");
@@ -186,7 +200,14 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_str_eq(s->workers[0].adapters[0], "x/y:1");
     ck_assert(s->workers[0].heartbeat && !s->workers[1].heartbeat);
     ck_assert_uint_eq(s->workers[1].weight, 100);
+    ck_assert_int_eq(s->session.ttl_s, 31536000);
+    ck_assert_int_eq(s->session.mode, SESSION_SOFT);
+    ck_assert_int_eq(s->session.wait_ms, 0);
+    ck_assert_int_eq(s->session.on_busy, ON_BUSY_SPILL);
     ck_assert_int_eq(set->services[1].policy, POLICY_DIRECT);
+    ck_assert_int_eq(set->services[1].session.ttl_s, 1);
+    ck_assert_int_eq(set->services[1].session.mode, SESSION_HARD);
+    ck_assert_int_eq(set->services[1].session.on_busy, ON_BUSY_FAIL);
     clear();
 }
 END_TEST
@@ -364,6 +385,10 @@ START_TEST(print_out_has_origins_and_no_secrets)
     read_all(out, text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "router.id = \"r_1\"  (file)\n"));
     ck_assert_ptr_nonnull(strstr(text, "services[1].ratio = 8  (default)\n"));
+    ck_assert_ptr_nonnull(strstr(text, "services[0].session.ttl_s = 31536000  (file)\n"));
+    ck_assert_ptr_nonnull(strstr(text, "services[1].session.ttl_s = 1  (file)\n"));
+    ck_assert_ptr_nonnull(strstr(text, "services[1].session.wait_ms = 1000  (default)\n"));
+    ck_assert_ptr_nonnull(strstr(text, "sessions.bucket = \"s\"  (file)\n"));
     ck_assert_ptr_nonnull(strstr(text, "nats://********@[::1]:4222, bare"));
     ck_assert_ptr_null(strstr(text, "u:p"));
     ck_assert_ptr_null(strstr(text, "//p"));
