@@ -22,13 +22,15 @@ static const struct option options[] = {
 
 static void print_worker(const cJSON *w)
 {
-    char heard[32] = "never";
+    char heard[32] = "never", others[16] = "?";
     const cJSON *ms = cJSON_GetObjectItemCaseSensitive(w, "heard_ms_ago");
     if (cJSON_IsNumber(ms))
         snprintf(heard, sizeof(heard), "%.1f s ago", ms->valuedouble / 1000);
-    printf("  %-20s %-10s %-12s %5.0f+%-5.0f %8.0f %6.0f %-8s %9.0f %8.0f %7.0f  %s\n",
+    if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(w, "others")))
+        snprintf(others, sizeof(others), "%.0f", admin_number(w, "others"));
+    printf("  %-20s %-10s %-12s %5.0f+%-5s %8.0f %6.0f %-8s %9.0f %8.0f %7.0f  %s\n",
            admin_text(w, "id"), admin_text(w, "state"), admin_text(w, "standing"),
-           admin_number(w, "occupancy"), admin_number(w, "others"), admin_number(w, "capacity"),
+           admin_number(w, "occupancy"), others, admin_number(w, "capacity"),
            admin_number(w, "weight"), admin_text(w, "class"), admin_number(w, "served"),
            admin_number(w, "refused"), admin_number(w, "failed"), heard);
 }

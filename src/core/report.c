@@ -12,8 +12,6 @@
 #include "base/check.h"
 #include "core/pool.h"
 
-#define OTHERS_MAX 1000000000u /* keeps loads and their sums in range whatever a peer claims */
-
 struct parts { /* what a report brings that needs memory */
     char **adapters;
     uint32_t adapter_count;
@@ -139,7 +137,6 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
 
     if (!report->has_others)
         others = report->inflight > w->occupancy ? report->inflight - w->occupancy : 0;
-    w->others = others < OTHERS_MAX ? others : OTHERS_MAX;
     w->epoch = report->epoch;
     w->state = report->state;
     w->interval_ms = report->interval_ms > 0 ? report->interval_ms : 5000;
@@ -156,6 +153,7 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
         put_meta(w, parts);
     w->heard = true;
     w->heard_at = now;
+    worker_put_others(w, others, now); /* by the new interval */
 }
 
 static bool static_parts(struct parts *parts, struct worker *w, const struct static_worker *entry)
@@ -233,6 +231,7 @@ static enum report_result join_new(struct pool *pool, const struct worker_report
         goto done;
     apply(w, report, parts, true, now);
     if (worker_listen(w, now) != WB_OK) {
+        worker_forget_others(w);
         pool_unlist(pool, w);
         goto done;
     }
