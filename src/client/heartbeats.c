@@ -5,8 +5,9 @@
  * heartbeat is a full one, adapters included. While nats.c is reconnecting none is sent: it would
  * be kept and delivered late, and a late heartbeat says that a dead worker lives.
  *
- * The thread reads the worker under its lock and publishes without it. It ends when the state is
- * WORKER_STOPPED. */
+ * The thread reads the worker under its lock and publishes without it, but in the order of what it
+ * read: a `ready` must not overtake the `draining` that drain's own thread sends. It sleeps on a
+ * condition of its own, so requests do not wake it. It ends when the state is WORKER_STOPPED. */
 #include <stdlib.h>
 
 #include "base/buf.h"
@@ -88,12 +89,14 @@ wb_status heartbeats_send(struct wb_worker *w, bool leaving)
         return WB_CLOSED;
     struct buf bytes;
     buf_init(&bytes, HEARTBEAT_SIZE_MAX);
+    pthread_mutex_lock(&w->telling);
     wb_status s = encode(w, leaving, &bytes);
     if (s == WB_OK) {
         struct span all = buf_span(&bytes);
         s = message_status(
             natsConnection_Publish(w->nc, w->heartbeat_subject, all.ptr, (int)all.len));
     }
+    pthread_mutex_unlock(&w->telling);
     buf_fini(&bytes);
     return s;
 }
@@ -106,7 +109,7 @@ static void *beat(void *arg)
     while (w->state != WORKER_STOPPED) {
         mono now = clock_mono();
         if (mono_before(now, w->next_beat)) {
-            worker_wait(w, w->next_beat);
+            worker_wait(w, &w->due, w->next_beat);
             continue;
         }
         w->next_beat = mono_add_ms(now, w->options.interval_ms);
@@ -141,7 +144,7 @@ void heartbeats_stop(struct wb_worker *w)
 static void due_at(struct wb_worker *w, mono when)
 {
     w->next_beat = mono_min(w->next_beat, when);
-    pthread_cond_broadcast(&w->changed);
+    pthread_cond_signal(&w->due);
 }
 
 void heartbeats_announce(struct wb_worker *w)

@@ -2,8 +2,8 @@
  *
  * States: new -> ready <-> busy -> draining -> stopped; drain and stop go forward only. One lock
  * guards state, list and counts; it is never held while nats.c or a callback of the owner is
- * called. Threads: nats.c's (one per subscription: requests, cancels, announces), the heartbeat
- * thread, and any that the owner finishes tasks from.
+ * called; another one keeps heartbeats in their order. Threads: nats.c's (one per subscription:
+ * requests, cancels, announces), the heartbeat thread, and any that the owner finishes tasks from.
  *
  * Life of memory: the owner, each live subscription and each open task hold a reference; the last
  * one frees. A subscription's is given back only in its on-complete callback, because nats.c may be
@@ -30,10 +30,30 @@
 #define TASKS_MAX_DEFAULT 65536
 #define FULL_RETRY_AFTER_MS 100
 
-bool worker_wait(struct wb_worker *w, mono until)
+bool worker_wait(struct wb_worker *w, pthread_cond_t *condition, mono until)
 {
     struct timespec at = {until.us / 1000000, (until.us % 1000000) * 1000};
-    return pthread_cond_timedwait(&w->changed, &w->lock, &at) == 0;
+    return pthread_cond_timedwait(condition, &w->lock, &at) == 0;
+}
+
+static void sync_init(struct wb_worker *w)
+{
+    pthread_condattr_t attributes;
+    pthread_mutex_init(&w->telling, NULL);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &attributes);
+    pthread_cond_init(&w->due, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void sync_fini(struct wb_worker *w)
+{
+    pthread_cond_destroy(&w->due);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->telling);
 }
 
 static void free_adapters(char **adapters, unsigned count)
@@ -47,8 +67,7 @@ void worker_release(struct wb_worker *w)
 {
     if (atomic_fetch_sub(&w->refs, 1) != 1)
         return;
-    pthread_cond_destroy(&w->changed);
-    pthread_mutex_destroy(&w->lock);
+    sync_fini(w);
     free_adapters(w->adapters, w->adapter_count);
     free(w->routers);
     free(w->service);
@@ -237,12 +256,7 @@ wb_status wb_worker_create(natsConnection *nc, const wb_worker_options *o, wb_wo
     MAGIC_SET(w, WORKER_MAGIC);
     w->nc = nc;
     atomic_init(&w->refs, 1);
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    sync_init(w);
     w->service = strdup(o->service);
     w->id = strdup(o->id);
     w->prefix = strdup(o->prefix != NULL ? o->prefix : WB_DEFAULT_PREFIX);
@@ -359,7 +373,7 @@ static bool wait_quiet(struct wb_worker *w, mono since, int64_t settle_ms, mono 
         quiet = w->inflight == 0 && !mono_before(now, settled);
         if (quiet || !mono_before(now, until))
             break;
-        worker_wait(w, mono_before(now, settled) ? mono_min(settled, until) : until);
+        worker_wait(w, &w->changed, mono_before(now, settled) ? mono_min(settled, until) : until);
     }
     pthread_mutex_unlock(&w->lock);
     return quiet;
@@ -413,6 +427,7 @@ void wb_worker_stop(wb_worker *w)
     enum worker_state before = w->state;
     w->state = WORKER_STOPPED;
     pthread_cond_broadcast(&w->changed);
+    pthread_cond_signal(&w->due);
     pthread_mutex_unlock(&w->lock);
     if (before == WORKER_NEW || before == WORKER_STOPPED)
         return;

@@ -40,8 +40,12 @@ struct wb_worker {
     char subject[WB_SUBJECT_MAX + 1], cancel_subject[WB_SUBJECT_MAX + 1];
     char announce_subject[WB_SUBJECT_MAX + 1], heartbeat_subject[WB_SUBJECT_MAX + 1];
 
-    pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t changed;
+    /* Held while a heartbeat is made and published, so that they leave in the order of what they
+     * tell. Taken before `lock`. */
+    pthread_mutex_t telling;
+    pthread_mutex_t lock;   /* guards all below */
+    pthread_cond_t changed; /* drain waits here, */
+    pthread_cond_t due;     /* and here the heartbeat thread */
     enum worker_state state;
     struct wb_task *tasks;
     uint32_t inflight;
@@ -63,7 +67,8 @@ void worker_release(struct wb_worker *worker);
 /* Under the lock. */
 void worker_count_router(struct wb_worker *worker, struct wb_task *task, const char *router);
 void worker_unlist(struct wb_worker *worker, struct wb_task *task);
-bool worker_wait(struct wb_worker *worker, mono until); /* false: the time has come */
+/* On one of its conditions. False: the time has come. */
+bool worker_wait(struct wb_worker *worker, pthread_cond_t *condition, mono until);
 
 /* Sends one heartbeat of the present state, or of `leaving`. Not under the lock. */
 wb_status heartbeats_send(struct wb_worker *worker, bool leaving);
