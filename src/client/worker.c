@@ -27,6 +27,9 @@
 #define DRAIN_STEP_MS 100 /* between looks at the link while the server's word is awaited */
 #define SETTLE_MS 250
 #define FLUSH_MS 5000
+#define LOAD_MS_LEAST 10
+#define LOAD_MS_DEFAULT 100
+#define LOAD_SHARE 50 /* by default at most so many tell the load in an interval */
 #define TASKS_MAX_DEFAULT 65536
 #define FULL_RETRY_AFTER_MS 100
 
@@ -96,7 +99,11 @@ void worker_count_router(struct wb_worker *w, struct wb_task *task, const char *
             return; /* still in `inflight` */
         place = (int)w->router_count++;
     }
-    memcpy(w->routers[place].id, router, strlen(router) + 1);
+    if (strcmp(w->routers[place].id, router) != 0) {
+        memcpy(w->routers[place].id, router, strlen(router) + 1);
+        if (w->routers[place].told > 0)
+            w->routers[place].told = NOTHING_TOLD; /* that was another's */
+    }
     w->routers[place].count++;
     task->router = place;
 }
@@ -109,6 +116,7 @@ static void list(struct wb_worker *w, struct wb_task *task)
     w->tasks = task;
     w->inflight++;
     w->last_request = clock_mono();
+    heartbeats_load(w);
 }
 
 void worker_unlist(struct wb_worker *w, struct wb_task *task)
@@ -122,6 +130,7 @@ void worker_unlist(struct wb_worker *w, struct wb_task *task)
     w->inflight--;
     if (task->router >= 0)
         w->routers[task->router].count--;
+    heartbeats_load(w);
     pthread_cond_broadcast(&w->changed);
 }
 
@@ -205,7 +214,8 @@ static bool options_are_valid(const wb_worker_options *o)
             (message_is_subject(o->prefix) && strlen(o->prefix) <= WB_NAME_MAX)) &&
            (o->class_name == NULL || name_is_id(span_str(o->class_name))) &&
            o->adapter_count <= HEARTBEAT_ADAPTERS_MAX &&
-           (o->interval_ms == 0 || (o->interval_ms >= 100 && o->interval_ms <= 60000));
+           (o->interval_ms == 0 || (o->interval_ms >= 100 && o->interval_ms <= 60000)) &&
+           (o->load_ms == 0 || (o->load_ms >= LOAD_MS_LEAST && o->load_ms <= 60000));
 }
 
 static wb_status copy_adapters(const char *const *from, unsigned count, char ***out)
@@ -236,6 +246,10 @@ static void fill_options(struct wb_worker *w, const wb_worker_options *o)
         w->options.weight = 100;
     if (o->interval_ms == 0)
         w->options.interval_ms = HEARTBEAT_INTERVAL_DEFAULT_MS;
+    if (o->load_ms == 0)
+        w->options.load_ms = w->options.interval_ms > LOAD_SHARE * LOAD_MS_DEFAULT
+                                 ? w->options.interval_ms / LOAD_SHARE
+                                 : LOAD_MS_DEFAULT;
     if (o->tasks_max == 0)
         w->options.tasks_max = TASKS_MAX_DEFAULT;
     struct span prefix = span_str(w->prefix), service = span_str(w->service), id = span_str(w->id);
