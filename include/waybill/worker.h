@@ -36,9 +36,15 @@ typedef struct wb_worker_options {
     const char *const *adapters;
     unsigned adapter_count;
     uint32_t adapter_slots;
-    uint32_t interval_ms; /* 100 to 60000; 0: 5000 */
-    bool no_heartbeats;   /* the router lists this worker as static */
-    unsigned tasks_max;   /* open tasks; more are refused with 429; 0: 65536 */
+    uint32_t interval_ms; /* of full heartbeats, 100 to 60000; 0: 5000 */
+    /* Load that changed is told between these, so that routers see each other's: at the end of a
+     * window of load_ms that begins with the first change, unless it changed back. So never more
+     * often than this, and never more than twice for each request; n busy workers send at most n *
+     * 1000 / load_ms a second. 10 to 60000; interval_ms or more: not at all; 0: a fiftieth of
+     * interval_ms, at least 100. */
+    uint32_t load_ms;
+    bool no_heartbeats; /* the router lists this worker as static */
+    unsigned tasks_max; /* open tasks; more are refused with 429; 0: 65536 */
     void (*on_task)(void *arg, wb_task *task);
     /* The router gave the request up. The task is valid during the call and must still be finished
      * (wb_task_drop) by its owner. May be NULL: then ask wb_task_cancelled. */

@@ -16,7 +16,7 @@ struct worker_args {
     const char *service, *id, *class_name, *exec, *journal;
     struct option_list adapters;
     int64_t stream, delay_ms, capacity, weight, ranks, interval_ms, count, epoch, die_after,
-        progress, adapter_slots, drain_ms, refuse_code, fail_code, retry_after_ms;
+        progress, adapter_slots, load_ms, drain_ms, refuse_code, fail_code, retry_after_ms;
     double fail_rate, refuse_rate;
     bool echo, no_heartbeat, hole;
 };

@@ -44,6 +44,8 @@ static const struct option options[] = {
      0},
     {"adapter-slots", 0, OPTION_INT, ARG(adapter_slots), "N", "adapters it can hold", 0, 1000000},
     {"interval-ms", 0, OPTION_INT, ARG(interval_ms), "MS", "between heartbeats (5000)", 100, 60000},
+    {"load-ms", 0, OPTION_INT, ARG(load_ms), "MS",
+     "changed load is told between them once in so long (interval / 50, at least 100)", 10, 60000},
     {"epoch", 0, OPTION_INT, ARG(epoch), "N", "its epoch; 0: now in ms (0)", 0, 9007199254740991},
     {"no-heartbeat", 0, OPTION_FLAG, ARG(no_heartbeat), NULL,
      "send none: the routers list it as static", 0, 0},
@@ -109,6 +111,7 @@ static int serve(const struct worker_args *args, struct link *link, struct work 
                                  .adapter_count = args->adapters.count,
                                  .adapter_slots = (uint32_t)args->adapter_slots,
                                  .interval_ms = (uint32_t)args->interval_ms,
+                                 .load_ms = (uint32_t)args->load_ms,
                                  .no_heartbeats = args->no_heartbeat,
                                  .on_task = on_task,
                                  .arg = work};

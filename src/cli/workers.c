@@ -69,7 +69,10 @@ static void print_worker(struct table *t, const cJSON *w)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         table_text(t, admin_text(w, texts[i]));
     for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++)
-        table_print(t, "%.0f", admin_number(w, loads[i]));
+        if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(w, loads[i])))
+            table_print(t, "%.0f", admin_number(w, loads[i]));
+        else
+            table_text(t, "?"); /* others: no heartbeat has told of late */
     table_text(t, admin_text(w, "class"));
     for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++)
         table_print(t, "%.0f", admin_number(w, rest[i]));

@@ -2,8 +2,8 @@
  *
  * States: new -> ready <-> busy -> draining -> stopped; drain and stop go forward only. One lock
  * guards state, list and counts; it is never held while nats.c or a callback of the owner is
- * called. Threads: nats.c's (one per subscription: requests, cancels, announces), the heartbeat
- * thread, and any that the owner finishes tasks from.
+ * called; another one keeps heartbeats in their order. Threads: nats.c's (one per subscription:
+ * requests, cancels, announces), the heartbeat thread, and any that the owner finishes tasks from.
  *
  * Life of memory: the owner, each live subscription and each open task hold a reference; the last
  * one frees. A subscription's is given back only in its on-complete callback, because nats.c may be
@@ -27,13 +27,36 @@
 #define DRAIN_STEP_MS 100 /* between looks at the link while the server's word is awaited */
 #define SETTLE_MS 250
 #define FLUSH_MS 5000
+#define LOAD_MS_LEAST 10
+#define LOAD_MS_DEFAULT 100
+#define LOAD_SHARE 50 /* by default at most so many tell the load in an interval */
 #define TASKS_MAX_DEFAULT 65536
 #define FULL_RETRY_AFTER_MS 100
 
-bool worker_wait(struct wb_worker *w, mono until)
+bool worker_wait(struct wb_worker *w, pthread_cond_t *condition, mono until)
 {
     struct timespec at = {until.us / 1000000, (until.us % 1000000) * 1000};
-    return pthread_cond_timedwait(&w->changed, &w->lock, &at) == 0;
+    return pthread_cond_timedwait(condition, &w->lock, &at) == 0;
+}
+
+static void sync_init(struct wb_worker *w)
+{
+    pthread_condattr_t attributes;
+    pthread_mutex_init(&w->telling, NULL);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &attributes);
+    pthread_cond_init(&w->due, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void sync_fini(struct wb_worker *w)
+{
+    pthread_cond_destroy(&w->due);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    pthread_mutex_destroy(&w->telling);
 }
 
 static void free_adapters(char **adapters, unsigned count)
@@ -47,8 +70,7 @@ void worker_release(struct wb_worker *w)
 {
     if (atomic_fetch_sub(&w->refs, 1) != 1)
         return;
-    pthread_cond_destroy(&w->changed);
-    pthread_mutex_destroy(&w->lock);
+    sync_fini(w);
     free_adapters(w->adapters, w->adapter_count);
     free(w->routers);
     free(w->service);
@@ -77,7 +99,11 @@ void worker_count_router(struct wb_worker *w, struct wb_task *task, const char *
             return; /* still in `inflight` */
         place = (int)w->router_count++;
     }
-    memcpy(w->routers[place].id, router, strlen(router) + 1);
+    if (strcmp(w->routers[place].id, router) != 0) {
+        memcpy(w->routers[place].id, router, strlen(router) + 1);
+        if (w->routers[place].told > 0)
+            w->routers[place].told = NOTHING_TOLD; /* that was another's */
+    }
     w->routers[place].count++;
     task->router = place;
 }
@@ -90,6 +116,7 @@ static void list(struct wb_worker *w, struct wb_task *task)
     w->tasks = task;
     w->inflight++;
     w->last_request = clock_mono();
+    heartbeats_load(w);
 }
 
 void worker_unlist(struct wb_worker *w, struct wb_task *task)
@@ -103,6 +130,7 @@ void worker_unlist(struct wb_worker *w, struct wb_task *task)
     w->inflight--;
     if (task->router >= 0)
         w->routers[task->router].count--;
+    heartbeats_load(w);
     pthread_cond_broadcast(&w->changed);
 }
 
@@ -186,7 +214,8 @@ static bool options_are_valid(const wb_worker_options *o)
             (message_is_subject(o->prefix) && strlen(o->prefix) <= WB_NAME_MAX)) &&
            (o->class_name == NULL || name_is_id(span_str(o->class_name))) &&
            o->adapter_count <= HEARTBEAT_ADAPTERS_MAX &&
-           (o->interval_ms == 0 || (o->interval_ms >= 100 && o->interval_ms <= 60000));
+           (o->interval_ms == 0 || (o->interval_ms >= 100 && o->interval_ms <= 60000)) &&
+           (o->load_ms == 0 || (o->load_ms >= LOAD_MS_LEAST && o->load_ms <= 60000));
 }
 
 static wb_status copy_adapters(const char *const *from, unsigned count, char ***out)
@@ -217,6 +246,10 @@ static void fill_options(struct wb_worker *w, const wb_worker_options *o)
         w->options.weight = 100;
     if (o->interval_ms == 0)
         w->options.interval_ms = HEARTBEAT_INTERVAL_DEFAULT_MS;
+    if (o->load_ms == 0)
+        w->options.load_ms = w->options.interval_ms > LOAD_SHARE * LOAD_MS_DEFAULT
+                                 ? w->options.interval_ms / LOAD_SHARE
+                                 : LOAD_MS_DEFAULT;
     if (o->tasks_max == 0)
         w->options.tasks_max = TASKS_MAX_DEFAULT;
     struct span prefix = span_str(w->prefix), service = span_str(w->service), id = span_str(w->id);
@@ -237,12 +270,7 @@ wb_status wb_worker_create(natsConnection *nc, const wb_worker_options *o, wb_wo
     MAGIC_SET(w, WORKER_MAGIC);
     w->nc = nc;
     atomic_init(&w->refs, 1);
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    sync_init(w);
     w->service = strdup(o->service);
     w->id = strdup(o->id);
     w->prefix = strdup(o->prefix != NULL ? o->prefix : WB_DEFAULT_PREFIX);
@@ -359,7 +387,7 @@ static bool wait_quiet(struct wb_worker *w, mono since, int64_t settle_ms, mono 
         quiet = w->inflight == 0 && !mono_before(now, settled);
         if (quiet || !mono_before(now, until))
             break;
-        worker_wait(w, mono_before(now, settled) ? mono_min(settled, until) : until);
+        worker_wait(w, &w->changed, mono_before(now, settled) ? mono_min(settled, until) : until);
     }
     pthread_mutex_unlock(&w->lock);
     return quiet;
@@ -413,6 +441,7 @@ void wb_worker_stop(wb_worker *w)
     enum worker_state before = w->state;
     w->state = WORKER_STOPPED;
     pthread_cond_broadcast(&w->changed);
+    pthread_cond_signal(&w->due);
     pthread_mutex_unlock(&w->lock);
     if (before == WORKER_NEW || before == WORKER_STOPPED)
         return;

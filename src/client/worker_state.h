@@ -14,7 +14,7 @@ enum worker_state { WORKER_NEW, WORKER_READY, WORKER_BUSY, WORKER_DRAINING, WORK
 
 struct worker_router { /* how many open tasks a router has here */
     char id[WB_NAME_MAX + 1];
-    uint32_t count;
+    uint32_t count, told; /* told: by the last heartbeat */
 };
 
 struct wb_task {
@@ -40,8 +40,12 @@ struct wb_worker {
     char subject[WB_SUBJECT_MAX + 1], cancel_subject[WB_SUBJECT_MAX + 1];
     char announce_subject[WB_SUBJECT_MAX + 1], heartbeat_subject[WB_SUBJECT_MAX + 1];
 
-    pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t changed;
+    /* Held while a heartbeat is made and published, so that they leave in the order of what they
+     * tell. Taken before `lock`. */
+    pthread_mutex_t telling;
+    pthread_mutex_t lock;   /* guards all below */
+    pthread_cond_t changed; /* drain waits here, */
+    pthread_cond_t due;     /* and here the heartbeat thread */
     enum worker_state state;
     struct wb_task *tasks;
     uint32_t inflight;
@@ -50,12 +54,16 @@ struct wb_worker {
     natsSubscription *requests, *cancels, *announces;
     pthread_t beater;
     bool beating;
-    mono next_beat; /* when the heartbeat thread sends next */
+    mono next_beat;         /* when the heartbeat thread sends the next full one */
+    bool load_changed;      /* since the last heartbeat, perhaps there and back */
+    bool full_owed;         /* the next heartbeat tells all */
+    uint32_t told_inflight; /* by the last heartbeat; NOTHING_TOLD: it did not leave */
     mono last_request;
     struct rng rng;
     atomic_int refs; /* the owner, each subscription, each task */
 };
 
+#define NOTHING_TOLD UINT32_MAX /* no count is that high */
 #define WORKER_MAGIC 0x77626b72u
 #define TASK_MAGIC 0x7762746bu
 
@@ -63,14 +71,17 @@ void worker_release(struct wb_worker *worker);
 /* Under the lock. */
 void worker_count_router(struct wb_worker *worker, struct wb_task *task, const char *router);
 void worker_unlist(struct wb_worker *worker, struct wb_task *task);
-bool worker_wait(struct wb_worker *worker, mono until); /* false: the time has come */
+/* On one of its conditions. False: the time has come. */
+bool worker_wait(struct wb_worker *worker, pthread_cond_t *condition, mono until);
 
-/* Sends one heartbeat of the present state, or of `leaving`. Not under the lock. */
+/* Sends one full heartbeat of the present state, or of `leaving`. Not under the lock. */
 wb_status heartbeats_send(struct wb_worker *worker, bool leaving);
 wb_status heartbeats_start(struct wb_worker *worker);
 void heartbeats_stop(struct wb_worker *worker);
 void heartbeats_announce(struct wb_worker *worker); /* a router asked: soon, at random */
 void heartbeats_now(struct wb_worker *worker);
+/* Under the lock. A task came or went: a store, and the first in a window wakes the thread. */
+void heartbeats_load(struct wb_worker *worker);
 
 struct wb_task *task_create(struct wb_worker *worker,
                             natsMsg *message); /* owns the message if it succeeds */

@@ -17,6 +17,9 @@
 #define WORKER_MAGIC 0x776f726bu
 #define POOL_MAGIC 0x706f6f6cu
 #define MISSED_INTERVALS 3
+#define OTHERS_INTERVALS 2 /* what a heartbeat says of other routers' attempts counts so long, */
+#define OTHERS_AGE_MIN_MS 1000 /* at least this; then it is unknown */
+#define OTHERS_MAX 1000000000u /* keeps loads and their sums in range whatever a peer claims */
 #define EJECT_MS 1000
 #define RESTORE_AGAIN_MS 60000 /* a heartbeat restores no sooner again */
 #define BUDGET_SECONDS 10
@@ -51,9 +54,10 @@ struct queue {
 };
 
 struct worker_private {
-    struct deadline silence; /* its intervals are missed */
-    mono overdue_at;         /* when they were, while the link is not proved; 0: they are not */
-    struct deadline recheck; /* end of ejection or of the overload mark, whichever is first */
+    struct deadline silence;    /* its intervals are missed */
+    mono overdue_at;            /* when they were, while the link is not proved; 0: they are not */
+    struct deadline recheck;    /* end of ejection or of the overload mark, whichever is first */
+    struct deadline others_end; /* what it said of other routers' attempts is too old */
     mono restored_at;
     struct link ejected; /* on pool->ejected */
     struct list ending;  /* charges of an ended epoch, not yet handed over */
@@ -180,7 +184,11 @@ void worker_silence_due(struct deadline *d, mono now);
 void worker_overdue_again(struct worker *w, mono now); /* due at once, if it is overdue */
 void worker_recheck_due(struct deadline *d, mono now);
 WB_MUST_USE wb_status worker_listen(struct worker *w, mono now); /* a full period begins */
-void worker_restore(struct worker *w, mono now);                 /* idempotent */
+/* A heartbeat's word of other routers' attempts, to be forgotten when it is too old. */
+void worker_put_others(struct worker *w, uint32_t others, mono now);
+void worker_forget_others(struct worker *w); /* unknown: counts as none */
+void worker_others_due(struct deadline *d, mono now);
+void worker_restore(struct worker *w, mono now); /* idempotent */
 void worker_clear_mark(struct worker *w);
 void worker_forget_ejection(struct worker *w); /* without an event */
 /* Not discovered any more; a static one stays listed. Attempts end, begun ones only if `begun_too`.

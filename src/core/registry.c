@@ -2,8 +2,8 @@
  *
  * Indexes of a pool's slots are given back and taken again, so policies' tables stay as small as
  * the pool was large. Everything a choice needs is kept up to date by worker_changed (health.c);
- * choosing itself only asks the policy. One heap holds two deadlines for each worker. The budget is
- * a ring of whole seconds, so its window slides by seconds. */
+ * choosing itself only asks the policy. One heap holds three deadlines for each worker. The budget
+ * is a ring of whole seconds, so its window slides by seconds. */
 #include "core/registry.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ struct registry *registry_create(const struct registry_options *options)
         registry->options.worker_bytes = WORKER_BYTES;
     rng_seed(&registry->rng, options->seed);
     registry->by_name = map_create(MAX_POOLS);
-    registry->deadlines = deadlines_create(2 * registry->options.max_workers);
+    registry->deadlines = deadlines_create(3 * registry->options.max_workers);
     if (registry->by_name == NULL || registry->deadlines == NULL) {
         registry_destroy(registry);
         return NULL;
@@ -85,6 +85,7 @@ static void pool_destroy(struct pool *pool)
             continue;
         deadline_cancel(pool->registry->deadlines, &w->priv->silence);
         deadline_cancel(pool->registry->deadlines, &w->priv->recheck);
+        deadline_cancel(pool->registry->deadlines, &w->priv->others_end);
         holdings_drop(w);
         worker_ref(w);
         w->discovered = false;

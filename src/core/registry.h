@@ -98,7 +98,8 @@ WB_MUST_USE wb_status pool_add_static(struct pool *pool, const struct static_wor
                                       mono now);
 
 /* A heartbeat, already decoded and checked by wire; strings are copied. others = other routers'
- * attempts as section 7 counts them: if has_others is false, max(0, inflight - own) is used. */
+ * attempts as section 7 counts them: if has_others is false, max(0, inflight - own) is used. It
+ * counts for two intervals, at least 1 s, then it is unknown, as none, until the next heartbeat. */
 struct worker_report {
     struct span id;
     struct span subject, cancel_subject; /* of a worker not in the config; copied when it is new */
@@ -143,8 +144,8 @@ void worker_eject(struct worker *w, mono now);
 /* Marks after a refusal: not free until then or a new epoch. */
 void worker_overloaded(struct worker *w, mono until, mono now);
 
-/* Runs what is due: missed intervals, ends of ejections and marks. Returns when it is due next.
- * Call when that time comes. */
+/* Runs what is due: missed intervals, ends of ejections, of marks, of what is known of
+ * others. Returns when it is due next. Call when that time comes. */
 mono registry_run(struct registry *registry, mono now);
 mono registry_next(const struct registry *registry);
 /* While the link is down (or the loop was late) no interval is missed; on `up` a full period begins

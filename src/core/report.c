@@ -12,8 +12,6 @@
 #include "base/check.h"
 #include "core/pool.h"
 
-#define OTHERS_MAX 1000000000u /* keeps loads and their sums in range whatever a peer claims */
-
 struct parts { /* what a report brings that needs memory */
     char **adapters;
     uint32_t adapter_count;
@@ -64,13 +62,20 @@ static bool same_adapters(const struct worker *w, const struct worker_report *re
     return w->priv->adapters != NULL || report->adapter_slots == 0;
 }
 
-/* w: NULL if it is not known yet. */
+/* The first report of an epoch: what it lacks is none. */
+static bool is_first(const struct worker *w, const struct worker_report *report)
+{
+    return w == NULL || !w->heard || (w->discovered && report->epoch > w->epoch);
+}
+
+/* w: NULL if it is not known yet. A report that says nothing new takes no memory. */
 static bool parts_init(struct parts *parts, struct pool *pool, struct worker *w,
                        const struct worker_report *report)
 {
     uint32_t count = report->has_adapters ? report->adapter_count : 0;
+    bool unsaid = !report->has_adapters && !is_first(w, report);
 
-    *parts = (struct parts){.adapters_stay = same_adapters(w, report)};
+    *parts = (struct parts){.adapters_stay = unsaid || same_adapters(w, report)};
     if (!parts->adapters_stay && !holdings_prepare(&parts->plan, pool, w, report->adapters, count,
                                                    report->adapter_slots > 0)) {
         parts_fini(parts);
@@ -131,7 +136,7 @@ static void put_class(struct worker *w, struct span name)
     w->cpu = strcmp(w->class_name, "cpu") == 0;
 }
 
-/* fresh: the first report of an epoch; what it lacks is none. */
+/* fresh: is_first. */
 static void apply(struct worker *w, const struct worker_report *report, struct parts *parts,
                   bool fresh, mono now)
 {
@@ -141,7 +146,6 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
 
     if (!report->has_others)
         others = report->inflight > w->occupancy ? report->inflight - w->occupancy : 0;
-    w->others = others < OTHERS_MAX ? others : OTHERS_MAX;
     w->epoch = report->epoch;
     w->state = report->state;
     w->interval_ms = report->interval_ms > 0 ? report->interval_ms : 5000;
@@ -152,7 +156,7 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
     w->reported_inflight = report->inflight;
     w->reported_queued = report->queued;
     put_class(w, report->class_name);
-    if (!parts->adapters_stay && (report->has_adapters || fresh))
+    if (!parts->adapters_stay)
         put_adapters(w, parts);
     if (report->has_meta || fresh)
         put_meta(w, parts);
@@ -160,6 +164,7 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
         queue_worker_told(w);
     w->heard = true;
     w->heard_at = now;
+    worker_put_others(w, others, now); /* by the new interval */
 }
 
 static bool static_parts(struct parts *parts, struct worker *w, const struct static_worker *entry)
@@ -237,6 +242,7 @@ static enum report_result join_new(struct pool *pool, const struct worker_report
         goto done;
     apply(w, report, parts, true, now);
     if (worker_listen(w, now) != WB_OK) {
+        worker_forget_others(w);
         pool_unlist(pool, w);
         goto done;
     }
@@ -281,7 +287,7 @@ static enum report_result update(struct worker *w, const struct worker_report *r
 {
     bool back = !w->discovered;
     bool new_epoch = !back && w->heard && report->epoch > w->epoch;
-    bool same_epoch = w->heard && !new_epoch;
+    bool same_epoch = !is_first(w, report);
     bool was_draining = same_epoch && w->state == WORKER_DRAINING;
 
     if (worker_listen(w, now) != WB_OK)

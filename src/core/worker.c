@@ -32,6 +32,7 @@ struct worker *worker_create(struct pool *pool, struct span id)
     w->priv->id_len = id.len;
     deadline_init(&w->priv->silence, worker_silence_due);
     deadline_init(&w->priv->recheck, worker_recheck_due);
+    deadline_init(&w->priv->others_end, worker_others_due);
     // cppcheck-suppress memleak ; w lies at the begin of whole, and worker_unref frees it by that
     return w;
 }

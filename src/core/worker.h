@@ -38,7 +38,7 @@ struct worker {
     struct list charges; /* all on it, of any epoch */
     uint32_t capacity, weight;
     uint32_t occupancy; /* own charged attempts of the present epoch */
-    uint32_t others;    /* other routers' attempts, from heartbeats */
+    uint32_t others;    /* other routers' attempts, from the last heartbeat; 0: or unknown */
     uint64_t bytes_out; /* sent and not yet answered */
     uint32_t index;     /* in the pool, while listed */
     enum worker_state state : 8;
@@ -70,6 +70,7 @@ struct worker {
     char **adapters; /* owned */
     uint32_t adapter_count, adapter_slots;
     uint32_t reported_inflight, reported_queued;
+    bool others_known; /* the word of them is not too old (OTHERS_AGE_*) */
     mono heard_at, ejected_until;
 };
 

@@ -74,7 +74,10 @@ static void list_worker(void *arg, struct worker *w)
     json_int(j, "weight", w->weight);
     json_int(j, "capacity", w->capacity);
     json_int(j, "occupancy", w->occupancy);
-    json_int(j, "others", w->others);
+    if (w->others_known)
+        json_int(j, "others", w->others);
+    else
+        json_null(j, "others");
     json_int(j, "bytes_out", (int64_t)w->bytes_out);
     json_int(j, "bindings",
              l->sessions ? sessions_bound_to(l->sessions, l->service, span_str(w->id)) : 0);

@@ -212,6 +212,144 @@ START_TEST(heartbeats_tell_all_and_load_by_router)
 }
 END_TEST
 
+static wb_worker *worker_telling_load(uint32_t load_ms)
+{
+    static const char *const adapters[] = {"lora-1"};
+    const wb_worker_options o = {.service = "s",
+                                 .id = "w",
+                                 .interval_ms = 60000,
+                                 .load_ms = load_ms,
+                                 .capacity = 4,
+                                 .adapters = adapters,
+                                 .adapter_count = 1,
+                                 .on_task = on_keep};
+    wb_worker *w;
+    held = NULL;
+    ok(wb_worker_create(nc, &o, &w));
+    ok(wb_worker_start(w));
+    return w;
+}
+
+static wb_task *take_held(void)
+{
+    wb_task *task = wait_held(0);
+    pthread_mutex_lock(&lock);
+    held = NULL;
+    pthread_mutex_unlock(&lock);
+    return task;
+}
+
+static void expect_load(natsSubscription *beats, uint32_t inflight, bool full)
+{
+    struct heartbeat hb;
+    next_beat(beats, &hb);
+    ck_assert_uint_eq(hb.inflight, inflight);
+    ck_assert(hb.has_inflight_by && hb.inflight_by_count == (inflight > 0));
+    if (inflight > 0)
+        ck_assert(span_eq_str(hb.inflight_by[0].router, "r1") &&
+                  hb.inflight_by[0].count == inflight);
+    ck_assert_uint_eq(hb.has_adapters, full);
+    ck_assert_uint_eq(hb.capacity, 4); /* what is left out would take its default */
+    ck_assert_uint_eq(hb.interval_ms, 60000);
+    heartbeat_fini(&hb);
+}
+
+static void expect_quiet(natsSubscription *beats, int64_t ms)
+{
+    natsMsg *m = NULL;
+    ck_assert_int_eq(natsSubscription_NextMsg(&m, beats, ms), NATS_TIMEOUT);
+}
+
+START_TEST(changed_load_is_told_within_its_window_and_small)
+{
+    natsSubscription *beats = subscribe_to("waybill.heartbeat.s.w");
+    wb_worker *w = worker_telling_load(50);
+    wb_task *tasks[3];
+    expect_load(beats, 0, true);
+    int64_t began = nats_Now();
+    request("r-1");
+    expect_load(beats, 1, false);
+    ck_assert_int_ge(nats_Now() - began, 49); /* at the end of the window */
+    tasks[0] = take_held();
+    for (int i = 1; i < 3; i++) {
+        request("r-2");
+        tasks[i] = take_held();
+    }
+    expect_load(beats, 3, false); /* both changes in one, unless this machine is very slow */
+    for (int i = 0; i < 3; i++)
+        ok(wb_task_answer(tasks[i], "x", 1, NULL, 0));
+    expect_load(beats, 0, false);
+    expect_quiet(beats, 200); /* idle: only the regular ones */
+    natsSubscription_Destroy(beats);
+    wb_worker_destroy(w);
+}
+END_TEST
+
+START_TEST(load_that_changed_back_within_its_window_is_no_news)
+{
+    natsSubscription *beats = subscribe_to("waybill.heartbeat.s.w");
+    wb_worker *w = worker_telling_load(500);
+    expect_load(beats, 0, true);
+    for (int i = 0; i < 10; i++) {
+        request("r-1");
+        ok(wb_task_answer(take_held(), "x", 1, NULL, 0));
+    }
+    expect_quiet(beats, 800);
+    request("r-2"); /* and the next window opens as the first did */
+    wb_task *task = take_held();
+    expect_load(beats, 1, false);
+    wb_task_drop(task);
+    natsSubscription_Destroy(beats);
+    wb_worker_destroy(w);
+}
+END_TEST
+
+START_TEST(no_load_is_told_between_where_the_window_is_the_interval)
+{
+    natsSubscription *beats = subscribe_to("waybill.heartbeat.s.w");
+    wb_worker *w = worker_telling_load(60000);
+    expect_load(beats, 0, true);
+    request("r-1");
+    wb_task *task = take_held();
+    expect_quiet(beats, 300);
+    wb_task_drop(task);
+    natsSubscription_Destroy(beats);
+    wb_worker_destroy(w);
+}
+END_TEST
+
+/* A router that has just come knows no adapters: the load must not be the first that it hears. */
+START_TEST(after_an_announce_the_next_heartbeat_tells_all_even_if_it_is_for_the_load)
+{
+    natsSubscription *beats = subscribe_to("waybill.heartbeat.s.w");
+    wb_worker *w = worker_telling_load(10);
+    struct heartbeat hb;
+    int full = 0;
+    expect_load(beats, 0, true);
+    for (int i = 0; i < 10; i++) {
+        bool answered = false, told = false; /* answered: by chance, before there was a load */
+        natsConnection_PublishString(nc, "waybill.announce", "");
+        natsConnection_Flush(nc);
+        request("r-1");
+        wb_task *task = take_held();
+        while (!told) {
+            next_beat(beats, &hb);
+            told = hb.inflight == 1;
+            answered |= !told;
+            full += hb.inflight == 1 && hb.has_adapters;
+            ck_assert(hb.has_adapters || answered);
+            heartbeat_fini(&hb);
+        }
+        wb_task_drop(task);
+        expect_load(beats, 0, false);
+    }
+    ck_assert_int_gt(full, 0);
+    expect_quiet(beats, 600); /* all announces are answered */
+    natsSubscription_Destroy(beats);
+    wb_worker_destroy(w);
+}
+END_TEST
+
 START_TEST(a_cancel_finds_its_attempt_only)
 {
     held = NULL;
@@ -289,7 +427,7 @@ START_TEST(bad_names_and_numbers_are_refused)
 {
     static const char *const bad_adapter[] = {"a b"};
     const wb_worker_options good = {.service = "s", .id = "w", .on_task = on_echo};
-    wb_worker_options bad[7] = {good, good, good, good, good, good, good};
+    wb_worker_options bad[8] = {good, good, good, good, good, good, good, good};
     wb_worker *w;
     bad[0].service = "a.b";
     bad[1].id = "";
@@ -299,7 +437,8 @@ START_TEST(bad_names_and_numbers_are_refused)
     bad[5].adapters = bad_adapter;
     bad[5].adapter_count = 1;
     bad[6].id = "w >";
-    for (int i = 0; i < 7; i++) {
+    bad[7].load_ms = 9;
+    for (int i = 0; i < 8; i++) {
         ck_assert_int_eq(wb_worker_create(nc, &bad[i], &w), WB_INVALID);
         ck_assert_ptr_null(w);
     }
@@ -309,13 +448,18 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {an_answer_carries_data_headers_number_and_end,
-                                  a_stream_is_numbered_its_end_too_and_progress_is_not,
-                                  refusals_and_errors_say_code_and_time_and_no_line_break_gets_out,
-                                  heartbeats_tell_all_and_load_by_router,
-                                  a_cancel_finds_its_attempt_only,
-                                  drain_says_draining_finishes_and_leaves_last,
-                                  a_task_outlives_its_worker_and_says_closed,
-                                  bad_names_and_numbers_are_refused};
+    const TTest *const tests[] = {
+        an_answer_carries_data_headers_number_and_end,
+        a_stream_is_numbered_its_end_too_and_progress_is_not,
+        refusals_and_errors_say_code_and_time_and_no_line_break_gets_out,
+        heartbeats_tell_all_and_load_by_router,
+        changed_load_is_told_within_its_window_and_small,
+        load_that_changed_back_within_its_window_is_no_news,
+        no_load_is_told_between_where_the_window_is_the_interval,
+        after_an_announce_the_next_heartbeat_tells_all_even_if_it_is_for_the_load,
+        a_cancel_finds_its_attempt_only,
+        drain_says_draining_finishes_and_leaves_last,
+        a_task_outlives_its_worker_and_says_closed,
+        bad_names_and_numbers_are_refused};
     return run_suite("worker", tests, sizeof(tests) / sizeof(tests[0]));
 }

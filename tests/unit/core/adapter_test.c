@@ -262,9 +262,10 @@ START_TEST(holders_come_and_go)
     says("w", (struct said){.epoch = 3}); /* a new life that says nothing has none */
     ck_assert_int_eq(pool_adapter_status(pool, SPAN_LIT("a")), WB_UNKNOWN_ADAPTER);
     holds("w", "a");
-    now = registry_next(registry);
-    registry_run(registry, now); /* lost */
-    ck_assert_ptr_null(pool_find(pool, SPAN_LIT("w")));
+    while (pool_find(pool, SPAN_LIT("w")) != NULL) { /* until it is lost */
+        now = registry_next(registry);
+        registry_run(registry, now);
+    }
     stands("a", 0, 0, 0);
 }
 END_TEST

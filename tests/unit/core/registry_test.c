@@ -306,6 +306,110 @@ START_TEST(capacity_and_bytes_fill_a_worker)
 }
 END_TEST
 
+static enum report_result beat_others(const char *id, int64_t epoch, uint32_t interval_ms,
+                                      uint32_t others)
+{
+    struct worker_report report = report_of(id, epoch);
+
+    report.interval_ms = interval_ms;
+    report.has_others = true;
+    report.others = others;
+    return pool_report(pool, &report, now);
+}
+
+static void alive_for_ms(const char *id, int64_t ms)
+{
+    worker_alive(find(id), now);
+    pass_ms(ms);
+    worker_alive(find(id), now);
+}
+
+START_TEST(what_others_have_there_counts_for_two_intervals_and_is_unknown_then)
+{
+    struct choice choice = {0};
+
+    beat_others("a", 1, 1000, 3);
+    beat_others("b", 1, 60000, 2);
+    ck_assert_str_eq(pool_choose(pool, &choice, false, now)->id, "b");
+    alive_for_ms("a", 1999);
+    ck_assert(find("a")->others_known);
+    ck_assert_uint_eq(find("a")->others, 3);
+    alive_for_ms("a", 1); /* its answers come, its heartbeats do not */
+    ck_assert(!find("a")->others_known);
+    ck_assert_uint_eq(find("a")->others, 0);
+    ck_assert(find("b")->others_known);
+    ck_assert_str_eq(pool_choose(pool, &choice, false, now)->id, "a"); /* as none */
+    beat_others("a", 1, 1000, 4);
+    ck_assert(find("a")->others_known);
+    ck_assert_str_eq(pool_choose(pool, &choice, false, now)->id, "b");
+    pass_ms(1500);
+    beat_others("a", 1, 1000, 5); /* counts from the newest one */
+    pass_ms(1999);
+    ck_assert_uint_eq(find("a")->others, 5);
+    beat_others("c", 1, 100, 1); /* a second, however short the interval */
+    for (int i = 0; i < 9; i++)
+        alive_for_ms("c", 111);
+    ck_assert(find("c")->others_known);
+    alive_for_ms("c", 1);
+    ck_assert(!find("c")->others_known);
+}
+END_TEST
+
+START_TEST(a_worker_that_others_fill_has_room_again_when_that_is_unknown)
+{
+    struct worker_report report = report_of("a", 1);
+
+    report.capacity = 2;
+    report.has_others = true;
+    report.others = 2;
+    pool_report(pool, &report, now);
+    ck_assert_uint_eq(pool_free(pool), 0);
+    alive_for_ms("a", 2000);
+    ck_assert_uint_eq(pool_free(pool), 1);
+}
+END_TEST
+
+START_TEST(others_belong_to_an_epoch_and_end_with_the_worker)
+{
+    struct static_worker follower = {.id = "s", .subject = "s.s", .follows_heartbeats = true};
+
+    beat_others("a", 5, 1000, 3);
+    beat_others("a", 6, 1000, 1);
+    ck_assert_uint_eq(find("a")->others, 1);
+    beat_others("a", 5, 1000, 9); /* the older process */
+    ck_assert_uint_eq(find("a")->others, 1);
+    ck_assert_int_eq(pool_add_static(pool, &follower, now), WB_OK);
+    ck_assert(!find("s")->others_known); /* nobody has said anything */
+    beat_others("s", 1, 1000, 7);
+    ck_assert(find("s")->others_known);
+    pass_ms(3000);
+    ck_assert(!find("s")->others_known);
+    ck_assert_uint_eq(find("s")->others, 0);
+    ck_assert_uint_eq(worker_load_count(find("s")), 0);
+}
+END_TEST
+
+START_TEST(without_a_count_by_router_others_are_what_is_not_ours)
+{
+    struct worker_report report = report_of("a", 1);
+    struct charge charges[2] = {{0}};
+
+    pool_report(pool, &report, now);
+    charge_take(&charges[0], find("a"), now);
+    charge_take(&charges[1], find("a"), now);
+    report.inflight = 5;
+    pool_report(pool, &report, now);
+    ck_assert_uint_eq(find("a")->others, 3);
+    ck_assert_uint_eq(worker_load_count(find("a")), 5);
+    report.inflight = 1; /* one of ours is still on its way */
+    pool_report(pool, &report, now);
+    ck_assert_uint_eq(find("a")->others, 0);
+    ck_assert_uint_eq(worker_load_count(find("a")), 2);
+    charge_release(&charges[0], now);
+    charge_release(&charges[1], now);
+}
+END_TEST
+
 START_TEST(ejected_for_a_second_or_until_a_heartbeat)
 {
     beat("a", 1, WORKER_READY);
@@ -491,6 +595,10 @@ int main(void)
     tcase_add_test(tests, an_old_epochs_charge_never_touches_the_new_count);
     tcase_add_test(tests, busy_is_routable_and_draining_is_not);
     tcase_add_test(tests, capacity_and_bytes_fill_a_worker);
+    tcase_add_test(tests, what_others_have_there_counts_for_two_intervals_and_is_unknown_then);
+    tcase_add_test(tests, a_worker_that_others_fill_has_room_again_when_that_is_unknown);
+    tcase_add_test(tests, others_belong_to_an_epoch_and_end_with_the_worker);
+    tcase_add_test(tests, without_a_count_by_router_others_are_what_is_not_ours);
     tcase_add_test(tests, ejected_for_a_second_or_until_a_heartbeat);
     tcase_add_test(tests, if_all_are_ejected_the_least_recently_ejected_is_tried);
     tcase_add_test(tests, marks_end_by_their_time_and_tell_when);
