@@ -73,7 +73,9 @@ static bool parts_init(struct parts *parts, struct pool *pool, struct worker *w,
                        const struct worker_report *report)
 {
     uint32_t count = report->has_adapters ? report->adapter_count : 0;
-    bool unsaid = !report->has_adapters && !is_first(w, report);
+    /* Who had no slots and has some now holds nothing yet, but may. */
+    bool unsaid = !report->has_adapters && !is_first(w, report) &&
+                  (w->priv->adapters != NULL || report->adapter_slots == 0);
 
     *parts = (struct parts){.adapters_stay = unsaid || same_adapters(w, report)};
     if (!parts->adapters_stay && !holdings_prepare(&parts->plan, pool, w, report->adapters, count,

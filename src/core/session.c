@@ -55,6 +55,7 @@ struct session *session_create(struct sessions *table, const struct session_rule
     s->table = table;
     s->rules = rules;
     s->rank = -1;
+    list_init(&s->waiters);
     deadline_init(&s->clock, clock_due);
     return s;
 }
@@ -62,17 +63,18 @@ struct session *session_create(struct sessions *table, const struct session_rule
 /* The oldest idle one that has no business with the bucket is forgotten here, not unbound. */
 static bool make_room(struct sessions *table)
 {
-    struct session *s = table->idle.first;
-
     if (slab_used(table->slab) < table->options.max)
         return true;
-    while (s && s->io != IO_NONE)
-        s = s->idle.next;
-    if (!s)
-        return false;
-    session_note(table, SESSION_COUNT_FORGOTTEN);
-    session_forget(s);
-    return true;
+    for (struct link *at = list_first(&table->idle); at; at = list_next(&table->idle, at)) {
+        struct session *s = CONTAINER_OF(at, struct session, idle);
+
+        if (s->io != IO_NONE)
+            continue;
+        session_note(table, SESSION_COUNT_FORGOTTEN);
+        session_forget(s);
+        return true;
+    }
+    return false;
 }
 
 enum session_verdict session_verdict(const struct session_ticket *t)
@@ -91,12 +93,12 @@ enum session_verdict session_verdict(const struct session_ticket *t)
 }
 
 /* The caller hears it now and need not hear it again. */
-static enum session_verdict told(struct sessions *table, struct session_ticket *t)
+static enum session_verdict told(struct session_ticket *t)
 {
     enum session_verdict verdict = session_verdict(t);
 
     if (verdict != SESSION_WAIT)
-        ticket_unready(table, t);
+        ticket_unready(t);
     return verdict;
 }
 
@@ -135,7 +137,7 @@ enum session_verdict session_enter(struct sessions *table, struct session_ticket
     else
         ticket_wait(s, t);
     session_after(s);
-    return told(table, t);
+    return told(t);
 }
 
 enum session_verdict session_wait_over(struct session_ticket *t, struct session_ticket **owner,
@@ -150,12 +152,12 @@ enum session_verdict session_wait_over(struct session_ticket *t, struct session_
     MAGIC_CHECK(s, SESSION_MAGIC);
     table = s->table;
     if (session_verdict(t) != SESSION_WAIT)
-        return told(table, t);
+        return told(t);
     table->now = now;
     if (t->role == SESSION_OWNER) {
         session_own_locally(s);
     } else {
-        tickets_remove(&s->waiters, t);
+        link_remove(&t->link);
         if (s->state == SESSION_FOREIGN && !mono_before(now, session_overdue_at(s))) {
             session_note(table, SESSION_COUNT_TAKEN_OVER);
             session_claim(s, t);
@@ -168,7 +170,7 @@ enum session_verdict session_wait_over(struct session_ticket *t, struct session_
         }
     }
     session_after(s);
-    return told(table, t);
+    return told(t);
 }
 
 struct session_binding session_bound(const struct session_ticket *t)
@@ -200,7 +202,7 @@ enum session_verdict session_broken(struct session_ticket *t, mono now)
         ticket_wait(s, t);
     }
     session_after(s);
-    return told(table, t);
+    return told(t);
 }
 
 void session_answered(struct session_ticket *t, struct span worker, int32_t rank, int64_t epoch,
@@ -214,7 +216,7 @@ void session_answered(struct session_ticket *t, struct span worker, int32_t rank
     s->table->now = now;
     if (t->role == SESSION_OWNER && s->state == SESSION_OWNED) {
         session_note(s->table, s->broken ? SESSION_COUNT_REBOUND : SESSION_COUNT_BOUND);
-        ticket_unready(s->table, t);
+        ticket_unready(t);
         s->owner = NULL;
         session_bind(s, worker, rank, epoch);
         ticket_use(s, t);
@@ -255,9 +257,9 @@ void session_leave(struct session_ticket *t, mono now)
         return;
     MAGIC_CHECK(s, SESSION_MAGIC);
     s->table->now = now;
-    ticket_unready(s->table, t);
+    ticket_unready(t);
     if (t->role == SESSION_WAITER) {
-        tickets_remove(&s->waiters, t);
+        link_remove(&t->link);
     } else if (t->role == SESSION_OWNER) {
         CHECK(s->owner == t);
         owner_left(s);
@@ -272,10 +274,10 @@ void session_leave(struct session_ticket *t, mono now)
 
 struct session_ticket *sessions_ready(struct sessions *table)
 {
-    struct session_ticket *t = table->ready.first;
+    struct session_ticket *t = LIST_OWNER(list_first(&table->ready), struct session_ticket, link);
 
     if (t)
-        ticket_unready(table, t);
+        ticket_unready(t);
     return t;
 }
 
@@ -336,11 +338,11 @@ static void clock_due(struct deadline *d, mono now)
     if (s->state == SESSION_CLAIMING &&
         !mono_before(now, mono_add_ms(s->claimed_at, s->rules->wait_ms))) {
         session_own_locally(s);
-    } else if (s->state == SESSION_FOREIGN && s->waiters.count &&
+    } else if (s->state == SESSION_FOREIGN && !list_is_empty(&s->waiters) &&
                !mono_before(now, session_overdue_at(s))) {
         session_note(table, SESSION_COUNT_TAKEN_OVER);
         session_claim(s, session_take_waiter(s));
-    } else if (s->state == SESSION_BOUND && s->users == 0 && s->waiters.count == 0 &&
+    } else if (s->state == SESSION_BOUND && s->users == 0 && list_is_empty(&s->waiters) &&
                s->io == IO_NONE && !mono_before(now, session_expiry(s))) {
         session_note(table, SESSION_COUNT_EXPIRED);
         session_move(s, SESSION_ABSENT);
@@ -374,6 +376,9 @@ struct sessions *sessions_create(const struct sessions_options *options)
     table->told = !options->shared;
     if (table->options.max == 0)
         table->options.max = SESSIONS_MAX;
+    list_init(&table->idle);
+    list_init(&table->outbox);
+    list_init(&table->ready);
     table->slab = slab_create(sizeof(struct session), table->options.max);
     table->by_key = map_create(table->options.max);
     table->by_worker = map_create(table->options.max);
@@ -390,7 +395,7 @@ static void destroy_one(void *arg, void *session)
     struct session *s = session;
 
     (void)arg;
-    CHECK(!s->owner && s->users == 0 && s->waiters.count == 0);
+    CHECK(!s->owner && s->users == 0 && list_is_empty(&s->waiters));
     session_forget(s);
 }
 
@@ -457,6 +462,15 @@ uint32_t sessions_held(const struct sessions *table)
     return slab_used(table->slab);
 }
 
+static uint32_t waiters_of(const struct session *s)
+{
+    uint32_t n = 0;
+
+    for (const struct link *at = list_first(&s->waiters); at; at = list_next(&s->waiters, at))
+        n++;
+    return n;
+}
+
 static void view_of(const struct session *s, struct session_view *v, mono now)
 {
     bool bound = s->state == SESSION_BOUND;
@@ -467,7 +481,7 @@ static void view_of(const struct session *s, struct session_view *v, mono now)
         .worker = bound ? span_str(s->worker) : SPAN_EMPTY,
         .rank = bound ? s->rank : -1,
         .users = s->users,
-        .waiters = s->waiters.count,
+        .waiters = waiters_of(s),
         .idle_ms = bound && s->users == 0 ? mono_diff_us(now, s->idle_since) / 1000 : -1,
         .revision = s->known_revision,
     };

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/span.h"
 #include "waybill/status.h"
 #include "waybill/types.h"
@@ -74,8 +75,8 @@ enum session_role {
  * session_leave. */
 struct session_ticket {
     struct session *session;
-    struct session_ticket *next, *prev; /* waiting in the session, or ready */
-    uint32_t binding;                   /* which of the session's bindings it uses */
+    struct link link; /* waiting in the session, or ready */
+    uint32_t binding; /* which of the session's bindings it uses */
     uint8_t role;
     bool ready; /* on the ready list */
 };

@@ -49,9 +49,9 @@ static void learn_claim(struct session *s)
             session_note(s->table, SESSION_COUNT_LOST);
             ticket_cast_out(owner);
         } else {
-            ticket_unready(s->table, owner);
+            ticket_unready(owner);
             owner->role = SESSION_WAITER;
-            tickets_prepend(&s->waiters, owner);
+            list_prepend(&s->waiters, &owner->link);
         }
     }
     s->broken = false;
@@ -162,10 +162,10 @@ bool sessions_effect(struct sessions *table, struct session_effect *out)
 {
     struct session *s;
 
-    while ((s = table->outbox.first)) {
+    while ((s = LIST_OWNER(list_first(&table->outbox), struct session, outbox))) {
         enum session_effect_kind kind;
 
-        sessions_unlink(&table->outbox, s);
+        link_remove(&s->outbox);
         if (!session_next_effect(s, &kind))
             continue;
         *out = (struct session_effect){.kind = kind,
@@ -173,7 +173,7 @@ bool sessions_effect(struct sessions *table, struct session_effect *out)
                                        .key = s->key,
                                        .expect = s->known_revision,
                                        .timeout_ms = OPERATION_MS};
-        if (s->state == SESSION_CLAIMING || s->waiters.count)
+        if (s->state == SESSION_CLAIMING || !list_is_empty(&s->waiters))
             out->timeout_ms = s->rules->wait_ms > 0 ? s->rules->wait_ms : 1;
         s->io = IO_OUT;
         s->io_kind = (uint8_t)kind;

@@ -94,48 +94,10 @@ void session_move(struct session *s, enum session_state state)
 
 /* ---- tickets ---- */
 
-void tickets_append(struct ticket_list *list, struct session_ticket *t)
-{
-    t->prev = list->last;
-    t->next = NULL;
-    if (list->last)
-        list->last->next = t;
-    else
-        list->first = t;
-    list->last = t;
-    list->count++;
-}
-
-void tickets_prepend(struct ticket_list *list, struct session_ticket *t)
-{
-    t->next = list->first;
-    t->prev = NULL;
-    if (list->first)
-        list->first->prev = t;
-    else
-        list->last = t;
-    list->first = t;
-    list->count++;
-}
-
-void tickets_remove(struct ticket_list *list, struct session_ticket *t)
-{
-    if (t->prev)
-        t->prev->next = t->next;
-    else
-        list->first = t->next;
-    if (t->next)
-        t->next->prev = t->prev;
-    else
-        list->last = t->prev;
-    t->next = t->prev = NULL;
-    list->count--;
-}
-
-void ticket_unready(struct sessions *table, struct session_ticket *t)
+void ticket_unready(struct session_ticket *t)
 {
     if (t->ready)
-        tickets_remove(&table->ready, t);
+        link_remove(&t->link);
     t->ready = false;
 }
 
@@ -145,21 +107,21 @@ void ticket_wake(struct session *s, struct session_ticket *t)
     if (t->ready)
         return;
     t->ready = true;
-    tickets_append(&s->table->ready, t);
+    list_append(&s->table->ready, &t->link);
 }
 
 void ticket_wait(struct session *s, struct session_ticket *t)
 {
     t->role = SESSION_WAITER;
-    tickets_append(&s->waiters, t);
+    list_append(&s->waiters, &t->link);
 }
 
 struct session_ticket *session_take_waiter(struct session *s)
 {
-    struct session_ticket *t = s->waiters.first;
+    struct session_ticket *t = LIST_OWNER(list_first(&s->waiters), struct session_ticket, link);
 
     if (t)
-        tickets_remove(&s->waiters, t);
+        link_remove(&t->link);
     return t;
 }
 
@@ -297,7 +259,7 @@ static mono due(const struct session *s)
 
     if (s->state == SESSION_CLAIMING)
         at = mono_add_ms(s->claimed_at, s->rules->wait_ms);
-    else if (s->state == SESSION_FOREIGN && s->waiters.count > 0)
+    else if (s->state == SESSION_FOREIGN && !list_is_empty(&s->waiters))
         at = session_overdue_at(s);
     else if (s->state == SESSION_BOUND)
         at = mono_min(s->users ? MONO_NEVER : session_expiry(s), session_renewal(s));
@@ -308,50 +270,26 @@ static mono due(const struct session *s)
                : MONO_NEVER; /* the end of the operation looks again */
 }
 
-/* ---- lists of sessions ---- */
+/* ---- where it is ---- */
 
-static struct links *links_in(struct session *s, const struct session_list *list)
+static void put_on(struct list *list, struct link *link)
 {
-    return list == &s->table->idle ? &s->idle : &s->outbox;
+    if (!link_is_on(link))
+        list_append(list, link);
 }
 
-void sessions_unlink(struct session_list *list, struct session *s)
+static void take_off(struct link *link)
 {
-    struct links *l = links_in(s, list);
-
-    if (!l->in)
-        return;
-    if (l->prev)
-        links_in(l->prev, list)->next = l->next;
-    else
-        list->first = l->next;
-    if (l->next)
-        links_in(l->next, list)->prev = l->prev;
-    else
-        list->last = l->prev;
-    *l = (struct links){0};
-}
-
-static void sessions_link_to(struct session_list *list, struct session *s)
-{
-    struct links *l = links_in(s, list);
-
-    if (l->in)
-        return;
-    *l = (struct links){.prev = list->last, .in = true};
-    if (list->last)
-        links_in(list->last, list)->next = s;
-    else
-        list->first = s;
-    list->last = s;
+    if (link_is_on(link))
+        link_remove(link);
 }
 
 void session_forget(struct session *s)
 {
     struct sessions *table = s->table;
 
-    sessions_unlink(&table->idle, s);
-    sessions_unlink(&table->outbox, s);
+    take_off(&s->idle);
+    take_off(&s->outbox);
     deadline_cancel(table->clocks, &s->clock);
     uncount_bound(s);
     CHECK(map_remove(table->by_key, s->key) == s);
@@ -364,7 +302,7 @@ static bool is_needed(const struct session *s)
 {
     enum session_effect_kind kind;
 
-    if (s->owner || s->waiters.count || s->users || s->io != IO_NONE ||
+    if (s->owner || !list_is_empty(&s->waiters) || s->users || s->io != IO_NONE ||
         session_next_effect(s, &kind))
         return true;
     if (s->state == SESSION_ABSENT) /* the key is still to go */
@@ -385,12 +323,12 @@ void session_after(struct session *s)
         session_forget(s);
         return;
     }
-    if (s->state == SESSION_BOUND && s->users == 0 && s->waiters.count == 0)
-        sessions_link_to(&table->idle, s);
+    if (s->state == SESSION_BOUND && s->users == 0 && list_is_empty(&s->waiters))
+        put_on(&table->idle, &s->idle);
     else
-        sessions_unlink(&table->idle, s);
+        take_off(&s->idle);
     if (session_next_effect(s, &kind))
-        sessions_link_to(&table->outbox, s);
+        put_on(&table->outbox, &s->outbox);
     if (!mono_is_never(due(s)) || s->clock.slot) {
         /* The heap holds as many as the table. Without memory for it the next event arms it. */
         if (deadline_set(table->clocks, &s->clock, due(s)) != WB_OK)

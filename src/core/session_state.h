@@ -4,6 +4,7 @@
 #define CORE_SESSION_STATE_H
 
 #include "base/deadline.h"
+#include "base/list.h"
 #include "base/map.h"
 #include "base/slab.h"
 #include "core/session.h"
@@ -12,20 +13,6 @@
 #define UNBIND_TRIES_MAX 5 /* against a router that renews at the same time */
 
 enum io { IO_NONE, IO_OUT };
-
-struct ticket_list {
-    struct session_ticket *first, *last;
-    uint32_t count;
-};
-
-struct session_list {
-    struct session *first, *last;
-};
-
-struct links {
-    struct session *next, *prev;
-    bool in;
-};
 
 /* How many sessions are bound to one worker of a service; lives while there are any. */
 struct bindings {
@@ -52,8 +39,8 @@ struct session {
     struct sessions *table;
     const struct session_rules *rules;
     struct session_ticket *owner;
-    struct ticket_list waiters;
-    struct links idle, outbox;
+    struct list waiters;      /* tickets, the first is the next owner */
+    struct link idle, outbox; /* on the table's */
     struct deadline clock;
     struct bindings *counted; /* where it counts as bound; NULL: nowhere */
     struct span key;          /* into text */
@@ -74,9 +61,9 @@ struct sessions {
     struct map *by_key;
     struct map *by_worker; /* struct bindings */
     struct deadlines *clocks;
-    struct session_list idle, outbox;
-    struct ticket_list ready;
-    uint32_t reading; /* number of the present reading of the bucket */
+    struct list idle, outbox; /* sessions */
+    struct list ready;        /* tickets */
+    uint32_t reading;         /* number of the present reading of the bucket */
     bool up, trusted;
     bool told; /* whether the bucket can be reached */
     mono now;  /* of the event under way */
@@ -87,12 +74,9 @@ struct sessions {
 
 void session_note(struct sessions *table, enum session_count which);
 void session_move(struct session *s, enum session_state state); /* CHECKs that the move is legal */
-void tickets_append(struct ticket_list *list, struct session_ticket *t);
-void tickets_prepend(struct ticket_list *list, struct session_ticket *t);
-void tickets_remove(struct ticket_list *list, struct session_ticket *t);
 /* Its verdict is final: the router has to hear of it; or has heard. */
 void ticket_wake(struct session *s, struct session_ticket *t);
-void ticket_unready(struct sessions *table, struct session_ticket *t);
+void ticket_unready(struct session_ticket *t);
 void ticket_wait(struct session *s, struct session_ticket *t);
 void ticket_use(struct session *s, struct session_ticket *t);
 /* It has no part in the session any more. Its answer binds nothing. */
@@ -111,7 +95,6 @@ bool session_next_effect(const struct session *s, enum session_effect_kind *kind
 /* Ends each event: puts the session where its state says, and frees it if nobody needs it. */
 void session_after(struct session *s);
 void session_forget(struct session *s);
-void sessions_unlink(struct session_list *list, struct session *s);
 void sessions_all(struct sessions *table, void (*fn)(void *arg, void *session));
 
 /* ---- session.c ---- */

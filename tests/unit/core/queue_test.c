@@ -14,7 +14,7 @@ static mono now;
 static struct request rqs[MANY];
 static struct request_params params;
 
-static void open_pool(uint32_t limit)
+static void open_pool_as(uint32_t limit, bool loading)
 {
     struct registry_options options = {.max_workers = 64, .worker_bytes = 1000, .seed = 1};
     struct pool_options pool_opts = {.name = "chat",
@@ -24,12 +24,18 @@ static void open_pool(uint32_t limit)
                                      .max_attempts = 3,
                                      .budget_percent = 100,
                                      .queue_limit = limit,
-                                     .queue_wait_ms = 5000};
+                                     .queue_wait_ms = 5000,
+                                     .adapters_load = loading};
 
     registry_destroy(registry);
     registry = registry_create(&options);
     pool = registry_add_pool(registry, &pool_opts);
     ck_assert_ptr_nonnull(pool);
+}
+
+static void open_pool(uint32_t limit)
+{
+    open_pool_as(limit, false);
 }
 
 static void end_all(void)
@@ -509,6 +515,146 @@ START_TEST(nobody_is_left)
 }
 END_TEST
 
+static struct worker *beat_holding(const char *id, enum worker_state state, bool holds,
+                                   uint32_t slots, uint32_t ranks)
+{
+    struct span name = SPAN_LIT("x");
+    struct worker_report report = {.id = span_str(id),
+                                   .subject = SPAN_LIT("s.w"),
+                                   .epoch = 1,
+                                   .state = state,
+                                   .interval_ms = 60000,
+                                   .capacity = 1,
+                                   .has_others = true,
+                                   .ranks = ranks,
+                                   .has_adapters = true,
+                                   .adapters = &name,
+                                   .adapter_count = holds,
+                                   .adapter_slots = slots,
+                                   .weight = 100};
+
+    (void)pool_report(pool, &report, now);
+    return pool_find(pool, span_str(id));
+}
+
+START_TEST(a_holder_that_drops_the_adapter_by_a_heartbeat_leaves_nobody_waiting_in_vain)
+{
+    beat_holding("a", WORKER_BUSY, true, 0, 0);
+    beat_holding("b", WORKER_BUSY, true, 0, 0);
+    params.adapter = SPAN_LIT("x");
+    waits(0, PRIORITY_NORMAL);
+    params.target = SPAN_LIT("a");
+    waits(1, PRIORITY_NORMAL);
+    beat_holding("a", WORKER_BUSY, false, 0, 0);
+    turn_fails(1, WB_UNKNOWN_ADAPTER);
+    ck_assert_int_eq(turn(), -1); /* b still holds it */
+    beat_holding("b", WORKER_BUSY, false, 0, 0);
+    turn_fails(0, WB_UNKNOWN_ADAPTER);
+}
+END_TEST
+
+START_TEST(where_the_last_holder_drops_it_a_free_worker_with_a_slot_is_woken)
+{
+    open_pool_as(MANY, true);
+    beat_holding("a", WORKER_BUSY, true, 0, 0);
+    beat_holding("b", WORKER_READY, false, 1, 0);
+    params.adapter = SPAN_LIT("x");
+    waits(0, PRIORITY_NORMAL); /* a busy holder is waited for */
+    ck_assert_int_eq(turn(), -1);
+    beat_holding("a", WORKER_BUSY, false, 0, 0);
+    ck_assert_int_eq(turn(), 0);
+    ck_assert_str_eq(rqs[0].charge.worker->id, "b");
+    ck_assert_str_eq(reason_name(rqs[0].reason), "adapter_load");
+}
+END_TEST
+
+START_TEST(who_waits_for_a_holder_does_not_keep_others_from_a_worker_with_a_slot)
+{
+    open_pool_as(MANY, true);
+    beat_holding("a", WORKER_BUSY, true, 0, 0);
+    beat_holding("b", WORKER_BUSY, false, 1, 0);
+    params.adapter = SPAN_LIT("x");
+    waits(0, PRIORITY_HIGH);
+    params.adapter = SPAN_EMPTY;
+    waits(1, PRIORITY_LOW);
+    beat_holding("b", WORKER_READY, false, 1, 0);
+    ck_assert_int_eq(turn(), 1);
+    ck_assert_str_eq(rqs[1].charge.worker->id, "b");
+    ck_assert_int_eq(turn(), -1);
+    beat_holding("a", WORKER_READY, true, 0, 0);
+    ck_assert_int_eq(turn(), 0);
+}
+END_TEST
+
+START_TEST(a_rank_that_goes_is_not_waited_for)
+{
+    beat_holding("a", WORKER_BUSY, false, 0, 2);
+    params.target = SPAN_LIT("a");
+    waits(0, PRIORITY_NORMAL);
+    params.target_rank = 1;
+    waits(1, PRIORITY_NORMAL);
+    beat_holding("a", WORKER_BUSY, false, 0, 1);
+    turn_fails(1, WB_BAD_REQUEST);
+    ck_assert_int_eq(turn(), -1);
+    ck_assert_uint_eq(pool_waiting(pool), 1);
+}
+END_TEST
+
+static void waits_bound(unsigned i, const struct pin *pin)
+{
+    request_init(&rqs[i], pool, &params, now);
+    ck_assert_int_eq(request_choose(&rqs[i], pin, (mono){0}, now).kind, NEXT_QUEUE);
+}
+
+START_TEST(who_waits_for_its_sessions_worker_rebinds_when_that_is_ejected_while_targets_wait_on)
+{
+    struct pin pin = {PIN_HARD, SPAN_LIT("a"), -1, ON_BUSY_WAIT}, owner = {.mode = PIN_OWNER};
+    struct worker *a = beat("a", WORKER_BUSY);
+    struct request *rq;
+
+    beat("b", WORKER_READY);
+    params.target = SPAN_LIT("a");
+    waits(0, PRIORITY_HIGH);
+    params.target = SPAN_EMPTY;
+    waits_bound(1, &pin);
+    waits_bound(2, &pin);
+    ck_assert_int_eq(turn(), -1);
+    worker_eject(a, now);
+    for (unsigned i = 1; i < 3; i++) {
+        rq = queue_next(registry, now);
+        ck_assert_ptr_eq(rq, &rqs[i]);
+        ck_assert_int_eq(request_choose(rq, &pin, (mono){0}, now).kind, NEXT_REBIND);
+        ck_assert_int_eq(rq->state, REQUEST_PAUSED);
+    }
+    ck_assert_int_eq(turn(), -1);
+    ck_assert_int_eq(send_if_chosen(&rqs[1], request_choose(&rqs[1], &owner, (mono){0}, now)),
+                     NEXT_SEND);
+    ck_assert_str_eq(rqs[1].charge.worker->id, "b");
+    ck_assert_int_eq(request_choose(&rqs[2], &owner, (mono){0}, now).kind, NEXT_QUEUE);
+    serve(1);
+    ck_assert_int_eq(turn(), 2);
+    beat("a", WORKER_READY);
+    ck_assert_int_eq(turn(), 0);
+}
+END_TEST
+
+START_TEST(who_has_rebound_waits_as_any_other_and_nowhere_without_a_queue)
+{
+    struct pin pin = {PIN_HARD, SPAN_LIT("a"), -1, ON_BUSY_WAIT}, owner = {.mode = PIN_OWNER};
+    struct request *rq;
+
+    open_pool(0);
+    beat("a", WORKER_BUSY);
+    beat("b", WORKER_BUSY);
+    waits_bound(0, &pin);
+    beat("a", WORKER_LEAVING);
+    rq = queue_next(registry, now);
+    ck_assert_ptr_eq(rq, &rqs[0]);
+    ck_assert_int_eq(request_choose(rq, &pin, (mono){0}, now).kind, NEXT_REBIND);
+    fails(request_choose(rq, &owner, (mono){0}, now), WB_OVERLOADED);
+}
+END_TEST
+
 START_TEST(all_ways_a_worker_becomes_free_wake)
 {
     struct worker *a = beat("a", WORKER_BUSY);
@@ -588,6 +734,15 @@ int main(void)
     tcase_add_test(tests, back_to_its_old_place);
     tcase_add_test(tests, waited_long_enough);
     tcase_add_test(tests, nobody_is_left);
+    tcase_add_test(tests,
+                   a_holder_that_drops_the_adapter_by_a_heartbeat_leaves_nobody_waiting_in_vain);
+    tcase_add_test(tests, where_the_last_holder_drops_it_a_free_worker_with_a_slot_is_woken);
+    tcase_add_test(tests, who_waits_for_a_holder_does_not_keep_others_from_a_worker_with_a_slot);
+    tcase_add_test(tests, a_rank_that_goes_is_not_waited_for);
+    tcase_add_test(
+        tests,
+        who_waits_for_its_sessions_worker_rebinds_when_that_is_ejected_while_targets_wait_on);
+    tcase_add_test(tests, who_has_rebound_waits_as_any_other_and_nowhere_without_a_queue);
     tcase_add_test(tests, all_ways_a_worker_becomes_free_wake);
     tcase_add_test(tests, retry_after_follows_the_rate);
     suite_add_tcase(suite, tests);

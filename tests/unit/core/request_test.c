@@ -580,6 +580,297 @@ START_TEST(advice_heeds_the_record_and_changes_nothing)
 }
 END_TEST
 
+/* ---- pins: how it stands with the bound worker, what the session asks, what the request asks ----
+ */
+
+enum standing { FREE, BUSY, DRAINING, EJECTED, GONE, NO_RANK, AVOIDED };
+static const char *const standings[] = {"free", "busy",           "draining", "ejected",
+                                        "gone", "without a rank", "avoided"};
+
+/* The session is bound to a, which stands so and holds x; b is free, has a rank and holds y. */
+static void stand(enum standing standing, enum policy_kind policy)
+{
+    struct span holds = SPAN_LIT("x");
+    struct worker_report report = report_of("a");
+
+    open_pool(policy, 20);
+    report.state = standing == BUSY ? WORKER_BUSY : WORKER_READY;
+    report.ranks = standing == NO_RANK ? 1 : 2;
+    report.has_adapters = true;
+    report.adapters = &holds;
+    report.adapter_count = 1;
+    pool_report(pool, &report, now);
+    report = report_of("b");
+    report.ranks = 2;
+    holds = SPAN_LIT("y");
+    report.has_adapters = true;
+    report.adapters = &holds;
+    report.adapter_count = 1;
+    pool_report(pool, &report, now);
+    if (standing == EJECTED)
+        worker_eject(pool_find(pool, SPAN_LIT("a")), now);
+    if (standing == DRAINING || standing == GONE)
+        beat("a", standing == GONE ? WORKER_LEAVING : WORKER_DRAINING);
+}
+
+static struct next pinned(const struct pin *pin, enum standing standing)
+{
+    request_init(&rq, pool, &params, now);
+    if (standing == AVOIDED)
+        request_recall(&rq, RECALL_AVOID, SPAN_LIT("a"), -1);
+    return request_choose(&rq, pin, (mono){0}, now);
+}
+
+struct pin_row {
+    enum standing standing;
+    enum pin_mode mode;
+    enum session_on_busy on_busy;
+    const char *target;
+    int32_t target_rank;
+    const char *adapter;
+    /* what comes of it */
+    enum next_kind kind;
+    const char *worker; /* of NEXT_CHOSEN, or whose queue it is */
+    int32_t rank;       /* -1: none */
+    enum reason reason;
+    wb_status error;
+};
+#define HARD PIN_HARD
+#define SOFT PIN_SOFT
+#define WAITS ON_BUSY_WAIT
+#define SPILLS ON_BUSY_SPILL
+#define FAILS ON_BUSY_FAIL
+#define CHOSEN(worker, rank, reason) NEXT_CHOSEN, worker, rank, REASON_##reason, WB_OK
+#define REBINDS NEXT_REBIND, NULL, -1, REASON_POLICY, WB_OK
+#define FAIL(error) NEXT_FAIL, NULL, -1, REASON_POLICY, error
+#define QUEUE(worker) NEXT_QUEUE, worker, -1, REASON_POLICY, WB_OK
+
+/* The binding is a/1. */
+static const struct pin_row pin_table[] = {
+    {FREE, HARD, WAITS, NULL, -1, NULL, CHOSEN("a", 1, SESSION)},
+    {FREE, HARD, SPILLS, NULL, -1, NULL, CHOSEN("a", 1, SESSION)},
+    {FREE, HARD, FAILS, NULL, -1, NULL, CHOSEN("a", 1, SESSION)},
+    {FREE, SOFT, WAITS, NULL, -1, NULL, CHOSEN("a", 1, SESSION)},
+    {BUSY, HARD, WAITS, NULL, -1, NULL, QUEUE("a")},
+    {BUSY, HARD, SPILLS, NULL, -1, NULL, CHOSEN("b", -1, SPILL)},
+    {BUSY, HARD, FAILS, NULL, -1, NULL, FAIL(WB_OVERLOADED)},
+    {BUSY, SOFT, WAITS, NULL, -1, NULL, CHOSEN("b", -1, POLICY)},
+    {BUSY, SOFT, FAILS, NULL, -1, NULL, CHOSEN("b", -1, POLICY)},
+    {DRAINING, HARD, WAITS, NULL, -1, NULL, REBINDS},
+    {DRAINING, HARD, FAILS, NULL, -1, NULL, REBINDS},
+    {DRAINING, SOFT, WAITS, NULL, -1, NULL, CHOSEN("b", -1, POLICY)},
+    {EJECTED, HARD, WAITS, NULL, -1, NULL, REBINDS},
+    {EJECTED, HARD, SPILLS, NULL, -1, NULL, REBINDS},
+    {EJECTED, SOFT, SPILLS, NULL, -1, NULL, CHOSEN("b", -1, POLICY)},
+    {GONE, HARD, WAITS, NULL, -1, NULL, REBINDS},
+    {GONE, HARD, FAILS, NULL, -1, NULL, REBINDS},
+    {GONE, SOFT, WAITS, NULL, -1, NULL, CHOSEN("b", -1, POLICY)},
+    {NO_RANK, HARD, WAITS, NULL, -1, NULL, REBINDS},
+    {NO_RANK, SOFT, WAITS, NULL, -1, NULL, CHOSEN("a", -1, POLICY)},
+    {AVOIDED, HARD, WAITS, NULL, -1, NULL, REBINDS},
+    {AVOIDED, HARD, SPILLS, NULL, -1, NULL, REBINDS},
+    {AVOIDED, SOFT, WAITS, NULL, -1, NULL, CHOSEN("b", -1, AVOID)},
+    /* a target: the same is allowed, and has the binding's rank; another is a conflict */
+    {FREE, HARD, WAITS, "a", -1, NULL, CHOSEN("a", 1, TARGET)},
+    {FREE, HARD, WAITS, "a", 1, NULL, CHOSEN("a", 1, TARGET)},
+    {FREE, HARD, WAITS, "a", 0, NULL, FAIL(WB_SESSION_CONFLICT)},
+    {FREE, HARD, WAITS, "b", -1, NULL, FAIL(WB_SESSION_CONFLICT)},
+    {FREE, SOFT, WAITS, "b", -1, NULL, FAIL(WB_SESSION_CONFLICT)},
+    {BUSY, HARD, SPILLS, "b", -1, NULL, FAIL(WB_SESSION_CONFLICT)},
+    {BUSY, HARD, SPILLS, "a", -1, NULL, FAIL(WB_OVERLOADED)},
+    {EJECTED, HARD, WAITS, "a", -1, NULL, CHOSEN("a", 1, TARGET)},
+    {DRAINING, HARD, WAITS, "a", -1, NULL, FAIL(WB_NO_WORKER)},
+    {GONE, HARD, WAITS, "a", -1, NULL, FAIL(WB_UNKNOWN_WORKER)},
+    {NO_RANK, HARD, WAITS, "a", -1, NULL, CHOSEN("a", 0, TARGET)},
+    /* unless the binding is broken anyway: then the target is bound */
+    {EJECTED, HARD, WAITS, "b", -1, NULL, REBINDS},
+    {DRAINING, SOFT, WAITS, "b", -1, NULL, REBINDS},
+    {GONE, HARD, WAITS, "b", -1, NULL, REBINDS},
+    {NO_RANK, HARD, WAITS, "b", -1, NULL, REBINDS},
+    /* an adapter that the bound worker lacks */
+    {FREE, HARD, WAITS, NULL, -1, "x", CHOSEN("a", 1, SESSION)},
+    {FREE, HARD, WAITS, NULL, -1, "y", FAIL(WB_SESSION_CONFLICT)},
+    {FREE, HARD, SPILLS, NULL, -1, "y", FAIL(WB_SESSION_CONFLICT)},
+    {BUSY, HARD, SPILLS, NULL, -1, "y", FAIL(WB_SESSION_CONFLICT)},
+    {BUSY, HARD, SPILLS, NULL, -1, "x", FAIL(WB_OVERLOADED)},
+    {BUSY, HARD, WAITS, NULL, -1, "x", QUEUE("a")},
+    {FREE, SOFT, WAITS, NULL, -1, "y", CHOSEN("b", -1, POLICY)},
+    {BUSY, SOFT, WAITS, NULL, -1, "x", FAIL(WB_OVERLOADED)},
+    {EJECTED, HARD, WAITS, NULL, -1, "y", REBINDS},
+};
+
+START_TEST(a_pin)
+{
+    const struct pin_row *row = &pin_table[_i];
+    struct pin pin = {row->mode, SPAN_LIT("a"), 1, row->on_busy};
+    struct next next;
+
+    stand(row->standing, POLICY_ROUND_ROBIN);
+    params.target = span_str(row->target);
+    params.target_rank = row->target_rank;
+    params.adapter = span_str(row->adapter);
+    next = pinned(&pin, row->standing);
+    ck_assert_msg(next.kind == row->kind, "row %d, %s: kind %d", _i, standings[row->standing],
+                  (int)next.kind);
+    if (row->kind == NEXT_FAIL) {
+        fails(next, row->error);
+    } else if (row->kind == NEXT_QUEUE) {
+        ck_assert_str_eq(rq.ticket.only->id, row->worker);
+    } else if (row->kind == NEXT_CHOSEN) {
+        ck_assert_msg(strcmp(rq.charge.worker->id, row->worker) == 0, "row %d: %s", _i,
+                      rq.charge.worker->id);
+        ck_assert_str_eq(reason_name(rq.reason), reason_name(row->reason));
+        ck_assert_msg(rq.rank == row->rank, "row %d: rank %d", _i, rq.rank);
+    } else {
+        ck_assert_ptr_null(rq.charge.worker);
+    }
+}
+END_TEST
+
+/* Advice names whom the choice takes or waits for, and fails as it does. */
+START_TEST(advice_with_a_pin)
+{
+    const struct pin_row *row = &pin_table[_i];
+    struct pin pin = {row->mode, SPAN_LIT("a"), 1, row->on_busy}, owner = {.mode = PIN_OWNER};
+    struct advice named;
+    struct next next;
+
+    stand(row->standing, POLICY_ROUND_ROBIN);
+    params.target = span_str(row->target);
+    params.target_rank = row->target_rank;
+    params.adapter = span_str(row->adapter);
+    request_init(&rq, pool, &params, now);
+    if (row->standing == AVOIDED)
+        request_recall(&rq, RECALL_AVOID, SPAN_LIT("a"), -1);
+    named = request_advise(&rq, &pin, now);
+    next = request_choose(&rq, &pin, (mono){0}, now);
+    if (next.kind == NEXT_REBIND)
+        next = request_choose(&rq, &owner, (mono){0}, now);
+    if (next.kind == NEXT_FAIL) {
+        ck_assert_str_eq(wb_status_name(named.error), wb_status_name(next.error));
+        ck_assert(named.error != WB_OVERLOADED || strcmp(named.scope, next.scope) == 0);
+        return;
+    }
+    ck_assert_int_eq(named.error, WB_OK);
+    ck_assert_str_eq(named.worker->id,
+                     next.kind == NEXT_QUEUE ? rq.ticket.only->id : rq.charge.worker->id);
+    if (next.kind == NEXT_CHOSEN) {
+        ck_assert_int_eq(named.rank, rq.rank);
+        ck_assert_str_eq(reason_name(named.reason), reason_name(rq.reason));
+    }
+}
+END_TEST
+
+START_TEST(a_broken_pin_rebinds_once_for_each_request)
+{
+    struct pin pin = {HARD, SPAN_LIT("a"), -1, WAITS}, owner = {.mode = PIN_OWNER};
+    struct pin other = {HARD, SPAN_LIT("c"), -1, WAITS};
+
+    params.idempotent = true;
+    stand(GONE, POLICY_ROUND_ROBIN);
+    ck_assert_int_eq(pinned(&pin, GONE).kind, NEXT_REBIND);
+    ck_assert_int_eq(request_choose(&rq, &pin, (mono){0}, now).kind, NEXT_REBIND); /* not yet */
+    ck_assert_int_eq(request_choose(&rq, &owner, (mono){0}, now).kind, NEXT_CHOSEN);
+    ck_assert_str_eq(reason_name(rq.reason), "rebind");
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    request_sent(&rq, 10, now);
+    beat("d", WORKER_READY);
+    ck_assert_int_eq(request_failed(&rq, CAUSE_NO_RESPONDERS, 0, now).kind, NEXT_PAUSE);
+    /* Another router took the session, and bound it to one that is gone too. */
+    fails(request_choose(&rq, &other, (mono){0}, now), WB_NO_WORKER);
+}
+END_TEST
+
+START_TEST(a_bound_worker_not_heard_of_is_waited_for_after_a_start)
+{
+    static const enum pin_mode modes[] = {PIN_HARD, PIN_SOFT};
+
+    for (int i = 0; i < 2; i++) {
+        struct pin pin = {modes[i], SPAN_LIT("a"), -1, WAITS};
+        mono until = mono_add_ms(now, 2000);
+        struct next next;
+
+        stand(GONE, POLICY_ROUND_ROBIN);
+        request_init(&rq, pool, &params, now);
+        next = request_choose(&rq, &pin, until, now);
+        ck_assert_int_eq(next.kind, NEXT_WAIT);
+        ck_assert_int_eq(next.at.us, until.us);
+        beat("a", WORKER_READY);
+        ck_assert_int_eq(request_choose(&rq, &pin, until, now).kind, NEXT_CHOSEN);
+        ck_assert_str_eq(rq.charge.worker->id, "a");
+        request_end(&rq, now);
+    }
+}
+END_TEST
+
+/* It is sent to its bound worker, which fails it so. */
+static struct next fails_when_bound(const struct pin *pin, enum cause cause)
+{
+    params.idempotent = true;
+    stand(FREE, POLICY_ROUND_ROBIN);
+    ck_assert_int_eq(pinned(pin, FREE).kind, NEXT_CHOSEN);
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    request_sent(&rq, 10, now);
+    if (cause == CAUSE_LOST)
+        beat("a", WORKER_LEAVING);
+    return request_failed(&rq, cause, 0, now);
+}
+
+START_TEST(what_follows_a_failure_of_the_bound_worker)
+{
+    struct pin pin = {HARD, SPAN_LIT("a"), -1, WAITS};
+    struct next next;
+
+    fails(fails_when_bound(&pin, CAUSE_TIMEOUT), WB_TIMEOUT); /* it lives, and nobody else may */
+    request_end(&rq, now);
+    ck_assert_int_eq(fails_when_bound(&pin, CAUSE_NO_RESPONDERS).kind, NEXT_PAUSE);
+    ck_assert_int_eq(request_choose(&rq, &pin, (mono){0}, now).kind, NEXT_REBIND);
+    request_end(&rq, now);
+    next = fails_when_bound(&pin, CAUSE_LOST);
+    ck_assert_int_eq(next.kind, NEXT_PAUSE);
+    ck_assert_int_eq(request_choose(&rq, &pin, (mono){0}, next.at).kind, NEXT_REBIND);
+    request_end(&rq, now);
+    next = fails_when_bound(&pin, CAUSE_REFUSED); /* as if it were busy */
+    ck_assert_int_eq(request_choose(&rq, &pin, (mono){0}, next.at).kind, NEXT_QUEUE);
+    ck_assert_str_eq(rq.ticket.only->id, "a");
+    next = request_wait_over(&rq, now);
+    fails(next, WB_OVERLOADED);
+    ck_assert(next.forward_refusal);
+    ck_assert_str_eq(next.scope, "worker");
+    request_end(&rq, now);
+    pin.on_busy = FAILS;
+    next = fails_when_bound(&pin, CAUSE_REFUSED); /* at once, and without a retry's price */
+    fails(next, WB_OVERLOADED);
+    ck_assert_str_eq(next.scope, "worker");
+    request_end(&rq, now);
+    pin.on_busy = SPILLS;
+    next = fails_when_bound(&pin, CAUSE_REFUSED);
+    ck_assert_int_eq(next.kind, NEXT_PAUSE);
+    ck_assert_int_eq(request_choose(&rq, &pin, (mono){0}, next.at).kind, NEXT_CHOSEN);
+    ck_assert_str_eq(rq.charge.worker->id, "b");
+}
+END_TEST
+
+/* Its own worker is as good as any other to one that was spilled. */
+START_TEST(a_spilled_request_that_timed_out_may_go_back_to_its_bound_worker)
+{
+    struct pin pin = {HARD, SPAN_LIT("a"), -1, SPILLS};
+    struct next next;
+
+    params.idempotent = true;
+    stand(BUSY, POLICY_ROUND_ROBIN);
+    ck_assert_int_eq(pinned(&pin, BUSY).kind, NEXT_CHOSEN);
+    ck_assert_int_eq(request_resolve(&rq, now).kind, NEXT_SEND);
+    request_sent(&rq, 10, now);
+    beat("a", WORKER_READY);
+    next = request_failed(&rq, CAUSE_TIMEOUT, 0, now);
+    ck_assert_int_eq(next.kind, NEXT_PAUSE);
+    ck_assert_int_eq(request_choose(&rq, &pin, (mono){0}, next.at).kind, NEXT_CHOSEN);
+    ck_assert_str_eq(rq.charge.worker->id, "a");
+    ck_assert_str_eq(reason_name(rq.reason), "retry");
+}
+END_TEST
+
 START_TEST(names_are_those_of_the_contract)
 {
     ck_assert_str_eq(cause_name(CAUSE_NO_RESPONDERS), "no_responders");
@@ -626,6 +917,13 @@ int main(void)
     tcase_add_test(tests, a_preferred_worker_is_tried_once);
     tcase_add_test(tests, a_target_wins_over_a_record);
     tcase_add_test(tests, advice_heeds_the_record_and_changes_nothing);
+    tcase_add_loop_test(tests, a_pin, 0, (int)(sizeof(pin_table) / sizeof(pin_table[0])));
+    tcase_add_loop_test(tests, advice_with_a_pin, 0,
+                        (int)(sizeof(pin_table) / sizeof(pin_table[0])));
+    tcase_add_test(tests, a_broken_pin_rebinds_once_for_each_request);
+    tcase_add_test(tests, a_bound_worker_not_heard_of_is_waited_for_after_a_start);
+    tcase_add_test(tests, what_follows_a_failure_of_the_bound_worker);
+    tcase_add_test(tests, a_spilled_request_that_timed_out_may_go_back_to_its_bound_worker);
     tcase_add_test(tests, names_are_those_of_the_contract);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
