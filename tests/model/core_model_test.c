@@ -425,6 +425,7 @@ static void heartbeat(unsigned number, enum worker_state state, int64_t epoch)
     report.inflight = below(4);
     report.has_others = below(2);
     report.others = below(2);
+    report.counts_ours = below(2);
     report.ranks = number % 3;
     report.class_name = number % 2 ? SPAN_LIT("cpu") : SPAN_LIT("gpu");
     if (shadow->known && epoch < shadow->epoch)
