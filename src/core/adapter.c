@@ -200,7 +200,7 @@ static struct policy_item item_of(const struct worker *w)
 {
     return (struct policy_item){
         .weight = w->weight,
-        .load = worker_load_count(w),
+        .load = worker_load(w),
         .routable = w->routable,
         .free = w->free,
         .cpu = w->cpu,

@@ -19,6 +19,7 @@ static void charge_uncount(struct charge *charge)
 
     CHECK(w->occupancy > 0 && w->bytes_out >= charge->bytes);
     w->occupancy--;
+    w->pool->own--;
     w->bytes_out -= charge->bytes;
     charge->bytes = 0;
     if (charge->holding != NULL)
@@ -42,6 +43,7 @@ void charge_take(struct charge *charge, struct worker *w, mono now)
     list_prepend(&w->charges, &charge->link);
     w->refs++;
     w->occupancy++;
+    w->pool->own++;
     worker_changed(w, now);
 }
 

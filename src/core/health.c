@@ -8,8 +8,8 @@
  * worker_changed is called after each change of anything these hang on, and brings counts, policy
  * and last resort up to date. A worker is on the ejected list, oldest first, exactly while it is
  * EJECTED; a new ejection of the last resort puts it last, so the next one gets its turn. Marks and
- * ejections end by the recheck deadline, silence and what is known of other routers' attempts by
- * their own; all are set far ahead and moved for the price of a store. Where requests wait, the
+ * ejections end by the recheck deadline, silence by its own; both are set far ahead and moved for
+ * the price of a store. Where requests wait, the
  * queue is told of each change too. Callbacks run last, when all is consistent: they may choose,
  * charge, eject.
  */
@@ -31,7 +31,7 @@ static void publish(struct worker *w, mono now)
     item = (struct policy_item){
         .index = w->index,
         .weight = w->weight,
-        .load = worker_load_count(w),
+        .load = worker_load(w),
         .routable = routable,
         .free = is_free,
         .cpu = w->cpu,
@@ -246,34 +246,6 @@ void worker_silence_due(struct deadline *d, mono now)
         return;
     if (silence_counts(w, now))
         worker_depart(w, WORKER_EVENT_LOST, false, now);
-}
-
-/* The deadline lies ahead and moves on with each heartbeat, which costs a store. */
-void worker_put_others(struct worker *w, uint32_t others, mono now)
-{
-    int64_t age_ms = (int64_t)w->interval_ms * OTHERS_INTERVALS;
-    mono end = mono_add_ms(now, age_ms > OTHERS_AGE_MIN_MS ? age_ms : OTHERS_AGE_MIN_MS);
-
-    w->others = others < OTHERS_MAX ? others : OTHERS_MAX;
-    w->others_known = true;
-    /* No memory to remember when it ends: then it does not begin. */
-    if (deadline_set(w->pool->registry->deadlines, &w->priv->others_end, end) != WB_OK)
-        worker_forget_others(w);
-}
-
-void worker_forget_others(struct worker *w)
-{
-    deadline_cancel(w->pool->registry->deadlines, &w->priv->others_end);
-    w->others = 0;
-    w->others_known = false;
-}
-
-void worker_others_due(struct deadline *d, mono now)
-{
-    struct worker *w = CONTAINER_OF(d, struct worker_private, others_end)->worker;
-
-    worker_forget_others(w);
-    worker_changed(w, now);
 }
 
 void worker_depart(struct worker *w, enum worker_event event, bool begun_too, mono now)

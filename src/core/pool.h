@@ -17,9 +17,6 @@
 #define WORKER_MAGIC 0x776f726bu
 #define POOL_MAGIC 0x706f6f6cu
 #define MISSED_INTERVALS 3
-#define OTHERS_INTERVALS 2 /* what a heartbeat says of other routers' attempts counts so long, */
-#define OTHERS_AGE_MIN_MS 1000 /* at least this; then it is unknown */
-#define OTHERS_MAX 1000000000u /* keeps loads and their sums in range whatever a peer claims */
 #define EJECT_MS 1000
 #define RESTORE_AGAIN_MS 60000 /* a heartbeat restores no sooner again */
 #define BUDGET_SECONDS 10
@@ -70,6 +67,7 @@ struct worker_private {
     bool told; /* those that wait for it alone are to be looked through */
     size_t id_len;
     bool restored;                    /* by a heartbeat, at restored_at */
+    bool counts_ours;                 /* it has told how many of ours it has, in this epoch */
     struct worker_adapters *adapters; /* NULL: it holds none and has no slots */
 };
 
@@ -132,7 +130,8 @@ struct pool {
     uint32_t *vacant; /* indexes given back */
     uint32_t slots_size, slots_used, vacant_count;
     uint32_t candidates, routable, free;
-    struct list ejected;        /* oldest first */
+    uint64_t own, others; /* attempts at all its workers, ours and as heard of other routers */
+    struct list ejected;  /* oldest first */
     struct worker *last_resort; /* routable though ejected, because all are */
     const struct policy *policy;
     void *policy_state;
@@ -184,16 +183,18 @@ void worker_silence_due(struct deadline *d, mono now);
 void worker_overdue_again(struct worker *w, mono now); /* due at once, if it is overdue */
 void worker_recheck_due(struct deadline *d, mono now);
 WB_MUST_USE wb_status worker_listen(struct worker *w, mono now); /* a full period begins */
-/* A heartbeat's word of other routers' attempts, to be forgotten when it is too old. */
-void worker_put_others(struct worker *w, uint32_t others, mono now);
-void worker_forget_others(struct worker *w); /* unknown: counts as none */
-void worker_others_due(struct deadline *d, mono now);
-void worker_restore(struct worker *w, mono now); /* idempotent */
+void worker_restore(struct worker *w, mono now);                 /* idempotent */
 void worker_clear_mark(struct worker *w);
 void worker_forget_ejection(struct worker *w); /* without an event */
 /* Not discovered any more; a static one stays listed. Attempts end, begun ones only if `begun_too`.
  */
 void worker_depart(struct worker *w, enum worker_event event, bool begun_too, mono now);
+
+/* others.c */
+/* A heartbeat's word of other routers' attempts; it is forgotten when it is too old. */
+void worker_put_others(struct worker *w, uint32_t others, mono now);
+void worker_forget_others(struct worker *w); /* unknown: counts as none */
+void worker_others_due(struct deadline *d, mono now);
 
 /* queue.c */
 void queue_worker_changed(struct worker *w,

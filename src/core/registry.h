@@ -99,14 +99,15 @@ WB_MUST_USE wb_status pool_add_static(struct pool *pool, const struct static_wor
 
 /* A heartbeat, already decoded and checked by wire; strings are copied. others = other routers'
  * attempts as section 7 counts them: if has_others is false, max(0, inflight - own) is used. It
- * counts for two intervals, at least 1 s, then it is unknown, as none, until the next heartbeat. */
+ * counts for two intervals, at least 1 s, then it is unknown, as none, until the next heartbeat.
+ * counts_ours: it says how many attempts of this router it has. */
 struct worker_report {
     struct span id;
     struct span subject, cancel_subject; /* of a worker not in the config; copied when it is new */
     int64_t epoch;
     enum worker_state state;
     uint32_t interval_ms, capacity, inflight, queued, others, weight, ranks, adapter_slots;
-    bool has_others, has_adapters, has_meta;
+    bool has_others, counts_ours, has_adapters, has_meta;
     struct span class_name;
     const struct span *adapters;
     uint32_t adapter_count;

@@ -153,7 +153,7 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
     w->interval_ms = report->interval_ms > 0 ? report->interval_ms : 5000;
     w->capacity = report->capacity;
     w->weight = weight_of(report->weight);
-    w->ranks = report->ranks;
+    w->ranks = (uint16_t)report->ranks;
     w->adapter_slots = report->adapter_slots;
     w->reported_inflight = report->inflight;
     w->reported_queued = report->queued;
@@ -166,6 +166,7 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
         queue_worker_told(w);
     w->heard = true;
     w->heard_at = now;
+    w->priv->counts_ours = report->counts_ours || (w->priv->counts_ours && !fresh);
     worker_put_others(w, others, now); /* by the new interval */
 }
 
@@ -202,7 +203,7 @@ wb_status pool_add_static(struct pool *pool, const struct static_worker *entry, 
     w->follows_heartbeats = entry->follows_heartbeats;
     w->weight = weight_of(entry->weight);
     w->capacity = entry->capacity;
-    w->ranks = entry->ranks;
+    w->ranks = (uint16_t)entry->ranks;
     put_class(w, span_str(entry->class_name));
     w->subject = copy_span(span_str(entry->subject));
     if (entry->cancel_subject != NULL)

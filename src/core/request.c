@@ -255,6 +255,7 @@ static bool fall_back(struct request *rq, mono now)
     if (w == NULL)
         return false;
     rq->reason = REASON_FALLBACK;
+    rq->bound = false;
     return request_occupy(rq, w, now);
 }
 

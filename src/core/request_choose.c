@@ -157,7 +157,7 @@ static struct next choose_target(struct request *rq, const struct pin *pin, mono
         rq->rank = pin->rank;
     if (rq->rank < 0 && w->ranks > 0) {
         rq->rank = (int32_t)(w->next_rank % w->ranks);
-        w->next_rank = (w->next_rank + 1) % w->ranks;
+        w->next_rank = (uint16_t)((w->next_rank + 1) % w->ranks);
     }
     return charge_chosen(rq, w, now);
 }

@@ -49,8 +49,11 @@ struct worker {
     bool candidate : 1; /* takes new requests and is healthy; counted in pool->candidates */
     bool routable : 1;  /* this and the next: as counted in the pool and told to the policy */
     bool free : 1;
-    bool cpu : 1;    /* class */
-    bool marked : 1; /* overloaded_until is set */
+    bool cpu : 1;       /* class */
+    bool marked : 1;    /* overloaded_until is set */
+    bool is_static : 1; /* stands in the config */
+    bool follows_heartbeats : 1;
+    bool heard : 1; /* a heartbeat of the present epoch was accepted */
 
     int64_t epoch;
     mono overloaded_until; /* zero: no mark */
@@ -58,10 +61,10 @@ struct worker {
     char *subject;        /* where requests go; owned */
     char *cancel_subject; /* owned; NULL: no cancel is sent */
     uint64_t served;      /* this, refused and failed: counts for show.workers */
-    uint32_t interval_ms, ranks, next_rank;
-    bool is_static; /* stands in the config */
-    bool follows_heartbeats;
-    bool heard; /* a heartbeat of the present epoch was accepted */
+    uint32_t interval_ms;
+    uint16_t ranks, next_rank;
+    uint32_t own_then;    /* occupancy at the last heartbeat */
+    uint32_t others_gain; /* what others add for each that we add since then (others.c) */
 
     uint64_t refused, failed;
     char id[WB_NAME_MAX + 1];
@@ -77,9 +80,22 @@ struct worker {
 enum worker_standing worker_standing(const struct worker *w, mono now);
 const char *worker_standing_name(enum worker_standing standing);
 const char *worker_state_name(enum worker_state state);
+#define GAIN_ONE 16 /* others_gain is in parts of this */
+/* What is known to be in flight there; decides whether it has room. */
 static inline uint32_t worker_load_count(const struct worker *w)
 {
     return w->occupancy + w->others;
+}
+/* The same as choices compare it: with what others have likely added since the last heartbeat. */
+static inline uint32_t worker_load(const struct worker *w)
+{
+    int64_t since = (int64_t)w->occupancy - w->own_then, others;
+
+    if (w->others_gain == 0 || since == 0)
+        return worker_load_count(w);
+    others = since * (int64_t)w->others_gain; /* in GAIN_ONEths, rounded to the nearest: */
+    others = w->others + (others + (since > 0 ? GAIN_ONE : -GAIN_ONE) / 2) / GAIN_ONE;
+    return w->occupancy + (others > 0 ? (uint32_t)others : 0);
 }
 void worker_ref(struct worker *w);
 void worker_unref(struct worker *w); /* frees at zero when not discovered; takes NULL */

@@ -327,7 +327,7 @@ static void candidate(void *arg, struct worker *w)
     c->count++;
     json_object(j, NULL);
     json_text(j, "worker", span_str(w->id));
-    json_double(j, "load", (double)worker_load_count(w) / w->weight);
+    json_double(j, "load", (double)worker_load(w) / w->weight);
     json_int(j, "occupancy", worker_load_count(w));
     json_int(j, "capacity", w->capacity);
     json_int(j, "weight", w->weight);

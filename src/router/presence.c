@@ -276,9 +276,12 @@ static void report_of(struct router *r, const struct heartbeat *hb, struct worke
         .adapter_count = hb->adapter_count,
         .meta = hb->meta,
     };
-    for (uint32_t i = 0; i < hb->inflight_by_count; i++)
-        if (!span_eq(hb->inflight_by[i].router, r->id))
+    for (uint32_t i = 0; i < hb->inflight_by_count; i++) {
+        if (span_eq(hb->inflight_by[i].router, r->id))
+            out->counts_ours = true;
+        else
             out->others += hb->inflight_by[i].count;
+    }
 }
 
 static void reported(struct router *r, enum report_result result)

@@ -411,6 +411,7 @@ static void heartbeat(unsigned number, enum worker_state state, int64_t epoch)
     report.inflight = below(4);
     report.has_others = below(2);
     report.others = below(2);
+    report.counts_ours = below(2);
     report.ranks = below(8) ? number % 3 : below(3);
     report.adapter_slots = number % 4 ? below(4) : 0;
     report.has_adapters = below(3) > 0;

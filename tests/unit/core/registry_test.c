@@ -410,6 +410,84 @@ START_TEST(without_a_count_by_router_others_are_what_is_not_ours)
 }
 END_TEST
 
+static enum report_result beat_shared(const char *id, int64_t epoch, uint32_t others, uint32_t room)
+{
+    struct worker_report report = report_of(id, epoch);
+
+    report.has_others = report.counts_ours = true;
+    report.others = others;
+    report.capacity = room;
+    return pool_report(pool, &report, now);
+}
+
+/* Each of three routers saw the same worker below the others, and each sent what was missing. */
+START_TEST(between_heartbeats_others_are_taken_to_do_as_we_do)
+{
+    struct charge a[3] = {{0}}, b = {0};
+    struct worker *w;
+
+    beat_shared("b", 1, 0, 0);
+    charge_take(&b, find("b"), now);
+    beat_others("a", 1, 60000, 4);
+    beat_others("a", 1, 60000, 4); /* it has never counted ours: taken at its word */
+    w = find("a");
+    charge_take(&a[0], w, now);
+    ck_assert_uint_eq(worker_load(w), 5);
+    beat_shared("a", 1, 4, 0);            /* 4 of others in the pool, 2 of ours: 2 for each */
+    ck_assert_uint_eq(worker_load(w), 5); /* exactly what is known */
+    charge_take(&a[1], w, now);
+    ck_assert_uint_eq(worker_load(w), 8);
+    ck_assert_uint_eq(worker_load_count(w), 6);
+    charge_take(&a[2], w, now);
+    ck_assert_uint_eq(worker_load(w), 11);
+    beat_shared("a", 1, 5, 0); /* 5 and 4 */
+    ck_assert_uint_eq(worker_load(w), 8);
+    for (int i = 0; i < 3; i++)
+        charge_release(&a[i], now);
+    ck_assert_uint_eq(worker_load(w), 1); /* 5 less three times 1.25, to the nearest */
+    ck_assert_uint_eq(w->others, 5);
+    beat_shared("a", 1, 1, 0);
+    charge_take(&a[0], w, now);
+    beat_shared("a", 1, 1, 0);
+    charge_release(&a[0], now);
+    ck_assert_uint_eq(worker_load(w), 0); /* never below what is our own */
+    charge_take(&a[0], w, now);
+    beat_shared("a", 1, 9, 0);
+    beat_others("a", 2, 1000, 9); /* a new life: it has not counted ours yet */
+    charge_take(&a[0], w, now);
+    ck_assert_uint_eq(worker_load(w), 10);
+    charge_release(&a[0], now);
+    ck_assert_uint_eq(pool->own, 1);
+    ck_assert_uint_eq(pool->others, 9);
+    beat_shared("a", 2, 9, 0);
+    beat_others("b", 1, 60000, 9);
+    alive_for_ms("a", 2000); /* unknown is none, whatever we add */
+    charge_take(&a[0], w, now);
+    ck_assert_uint_eq(worker_load(w), 1);
+    charge_release(&a[0], now);
+    charge_release(&b, now);
+    beat_others("b", 1, 60000, 0);
+    ck_assert_uint_eq(pool->own + pool->others, 0);
+}
+END_TEST
+
+START_TEST(what_others_may_have_added_takes_no_room_and_a_few_of_ours_prove_little)
+{
+    struct charge charge[2] = {{0}};
+    struct worker *w;
+
+    beat_shared("a", 1, 100, 103);
+    w = find("a");
+    charge_take(&charge[0], w, now);
+    beat_shared("a", 1, 100, 103); /* 100 of theirs for one of ours, but eight is the most */
+    charge_take(&charge[1], w, now);
+    ck_assert_uint_eq(worker_load(w), 110);
+    ck_assert_int_eq(worker_standing(w, now), STANDING_FREE); /* 102 of 103 */
+    charge_release(&charge[0], now);
+    charge_release(&charge[1], now);
+}
+END_TEST
+
 START_TEST(ejected_for_a_second_or_until_a_heartbeat)
 {
     beat("a", 1, WORKER_READY);
@@ -598,6 +676,8 @@ int main(void)
     tcase_add_test(tests, what_others_have_there_counts_for_two_intervals_and_is_unknown_then);
     tcase_add_test(tests, a_worker_that_others_fill_has_room_again_when_that_is_unknown);
     tcase_add_test(tests, others_belong_to_an_epoch_and_end_with_the_worker);
+    tcase_add_test(tests, between_heartbeats_others_are_taken_to_do_as_we_do);
+    tcase_add_test(tests, what_others_may_have_added_takes_no_room_and_a_few_of_ours_prove_little);
     tcase_add_test(tests, without_a_count_by_router_others_are_what_is_not_ours);
     tcase_add_test(tests, ejected_for_a_second_or_until_a_heartbeat);
     tcase_add_test(tests, if_all_are_ejected_the_least_recently_ejected_is_tried);
