@@ -14,6 +14,11 @@
  * its revision when the effect ends: newer than what was written means doubt. Our own echo is
  * recognised by its content.
  *
+ * A session whose effect failed is on the troubled list and has none until its turn: one a second
+ * for the whole table while effects fail (a bucket that is full refuses everything), more and more
+ * as soon as they succeed. A request that claims it, or must have it read, does not wait for that
+ * turn.
+ *
  * Who wins. The bucket's word always: whoever finds another router's claim or binding adopts it,
  * save one that is overdue, expired, or the very one found broken.
  *
@@ -27,6 +32,7 @@
 
 #define SESSIONS_MAX 65536
 #define CLOCKS_PER_RUN 4096
+#define LOOKS_FOR_ROOM 64 /* a bucket that is slow may have many of the oldest under way */
 
 /* ---- requests ---- */
 
@@ -66,8 +72,8 @@ static bool make_room(struct sessions *table)
 
     if (slab_used(table->slab) < table->options.max)
         return true;
-    while (s && s->io != IO_NONE)
-        s = s->idle.next;
+    for (unsigned n = 0; s && s->io != IO_NONE; n++)
+        s = n < LOOKS_FOR_ROOM ? s->idle.next : NULL;
     if (!s)
         return false;
     session_note(table, SESSION_COUNT_FORGOTTEN);
@@ -109,6 +115,7 @@ static void enter_bound(struct session *s, struct session_ticket *t)
         session_claim(s, t);
     } else if (table->up && !table->trusted && s->reading != table->reading) {
         s->doubt = true; /* read it first */
+        sessions_unlink(&table->troubled, s);
         ticket_wait(s, t);
     } else {
         session_note(table, SESSION_COUNT_HITS);
@@ -354,12 +361,15 @@ mono sessions_run(struct sessions *table, mono now)
 {
     table->now = now;
     (void)deadlines_run(table->clocks, now, CLOCKS_PER_RUN);
-    return deadlines_next(table->clocks);
+    sessions_retry(table);
+    return sessions_next(table);
 }
 
 mono sessions_next(const struct sessions *table)
 {
-    return deadlines_next(table->clocks);
+    mono next = deadlines_next(table->clocks);
+
+    return table->troubled.first ? mono_min(next, table->retry_at) : next;
 }
 
 /* ---- life ---- */
@@ -372,6 +382,7 @@ struct sessions *sessions_create(const struct sessions_options *options)
         return NULL;
     table->options = *options;
     table->told = !options->shared;
+    table->retry_batch = 1;
     if (table->options.max == 0)
         table->options.max = SESSIONS_MAX;
     table->slab = slab_create(sizeof(struct session), table->options.max);

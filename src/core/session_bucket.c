@@ -2,7 +2,9 @@
 #include "base/check.h"
 #include "core/session_state.h"
 
-#define RETRY_MS 1000     /* after an operation on the bucket failed */
+#define RETRY_MS 1000    /* after an operation on the bucket failed */
+#define RETRY_SOON_MS 50 /* while operations succeed again */
+#define RETRY_BATCH_MAX 256
 #define OPERATION_MS 2000 /* an operation that no request waits for */
 
 /* ---- facts ---- */
@@ -221,6 +223,35 @@ static void go_on_alone(struct session *s)
         session_admit_waiters(s);
 }
 
+/* It is tried again in its turn. Expired here, it has expired there as well: nobody need know. */
+static void failed(struct session *s)
+{
+    struct sessions *table = s->table;
+
+    session_note(table, SESSION_COUNT_FAILED);
+    table->retry_batch = 1;
+    if (!table->troubled.first)
+        table->retry_at = mono_add_ms(table->now, RETRY_MS);
+    sessions_link_to(&table->troubled, s);
+    s->doubt = true;
+    if (s->state == SESSION_ABSENT && s->tries >= UNBIND_TRIES_MAX)
+        s->remove = false;
+    go_on_alone(s);
+}
+
+void sessions_retry(struct sessions *table)
+{
+    if (!table->troubled.first || mono_before(table->now, table->retry_at))
+        return;
+    for (uint32_t n = table->retry_batch; n > 0 && table->troubled.first; n--) {
+        struct session *s = table->troubled.first;
+
+        sessions_unlink(&table->troubled, s);
+        session_after(s);
+    }
+    table->retry_at = mono_add_ms(table->now, table->retry_batch > 1 ? RETRY_SOON_MS : RETRY_MS);
+}
+
 void sessions_done(struct sessions *table, uint64_t token, enum session_result result,
                    const struct session_fact *fact, mono now)
 {
@@ -236,13 +267,12 @@ void sessions_done(struct sessions *table, uint64_t token, enum session_result r
         s->doubt = overtaken > fact->revision;
     } else if (result == SESSION_DONE) {
         written(s, fact->revision);
+        if (table->retry_batch < RETRY_BATCH_MAX)
+            table->retry_batch *= 2;
     } else if (result == SESSION_OTHER) {
         s->doubt = true;
     } else {
-        session_note(table, SESSION_COUNT_FAILED);
-        s->doubt = true;
-        s->retry_at = mono_add_ms(now, RETRY_MS);
-        go_on_alone(s);
+        failed(s);
     }
     session_after(s);
 }
@@ -352,7 +382,7 @@ static void link_changed(void *arg, void *session)
     struct sessions *table = arg;
     struct session *s = session;
 
-    s->retry_at = (mono){0};
+    sessions_unlink(&table->troubled, s);
     if (!table->up)
         go_on_alone(s);
     session_after(s);

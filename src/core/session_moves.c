@@ -154,6 +154,8 @@ void session_claim(struct session *s, struct session_ticket *t)
     s->owner = t;
     s->remove = false;
     s->claimed_at = s->table->now;
+    /* somebody waits for it */
+    sessions_unlink(&s->table->troubled, s);
     if (s->table->up || !s->table->told) /* at the start its word is waited for */
         session_move(s, SESSION_CLAIMING);
     else
@@ -212,7 +214,7 @@ bool session_next_effect(const struct session *s, enum session_effect_kind *kind
 {
     const struct sessions *table = s->table;
 
-    if (!table->up || s->io != IO_NONE || mono_before(table->now, s->retry_at))
+    if (!table->up || s->io != IO_NONE || s->troubled.in)
         return false;
     if (s->doubt) {
         *kind = SESSION_READ;
@@ -246,8 +248,6 @@ static mono due(const struct session *s)
         at = session_overdue_at(s);
     else if (s->state == SESSION_BOUND)
         at = mono_min(s->users ? MONO_NEVER : session_expiry(s), session_renewal(s));
-    if (s->table->up && s->io == IO_NONE && mono_before(s->table->now, s->retry_at))
-        at = mono_min(at, s->retry_at);
     return s->io == IO_NONE || s->state == SESSION_CLAIMING || s->state == SESSION_FOREIGN
                ? at
                : MONO_NEVER; /* the end of the operation looks again */
@@ -257,7 +257,9 @@ static mono due(const struct session *s)
 
 static struct links *links_in(struct session *s, const struct session_list *list)
 {
-    return list == &s->table->idle ? &s->idle : &s->outbox;
+    if (list == &s->table->idle)
+        return &s->idle;
+    return list == &s->table->outbox ? &s->outbox : &s->troubled;
 }
 
 void sessions_unlink(struct session_list *list, struct session *s)
@@ -277,7 +279,7 @@ void sessions_unlink(struct session_list *list, struct session *s)
     *l = (struct links){0};
 }
 
-static void sessions_link_to(struct session_list *list, struct session *s)
+void sessions_link_to(struct session_list *list, struct session *s)
 {
     struct links *l = links_in(s, list);
 
@@ -297,6 +299,7 @@ void session_forget(struct session *s)
 
     sessions_unlink(&table->idle, s);
     sessions_unlink(&table->outbox, s);
+    sessions_unlink(&table->troubled, s);
     deadline_cancel(table->clocks, &s->clock);
     CHECK(map_remove(table->by_key, s->key) == s);
     free(s->text);

@@ -41,12 +41,12 @@ struct session {
     int32_t rank;
     int64_t epoch;
     uint64_t handle, known_revision, seen, overtaken;
-    mono known_written, idle_since, claimed_at, retry_at;
+    mono known_written, idle_since, claimed_at;
     struct sessions *table;
     const struct session_rules *rules;
     struct session_ticket *owner;
     struct ticket_list waiters;
-    struct links idle, outbox;
+    struct links idle, outbox, troubled;
     struct deadline clock;
     struct span key; /* into text */
     char worker[WB_NAME_MAX + 1];
@@ -65,7 +65,9 @@ struct sessions {
     struct slab *slab;
     struct map *by_key;
     struct deadlines *clocks;
-    struct session_list idle, outbox;
+    struct session_list idle, outbox, troubled;
+    mono retry_at; /* when the next of the troubled ones are tried again, and how many of them */
+    uint32_t retry_batch;
     struct ticket_list ready;
     uint32_t reading; /* number of the present reading of the bucket */
     bool up, trusted;
@@ -102,8 +104,14 @@ bool session_next_effect(const struct session *s, enum session_effect_kind *kind
 /* Ends each event: puts the session where its state says, and frees it if nobody needs it. */
 void session_after(struct session *s);
 void session_forget(struct session *s);
+void sessions_link_to(struct session_list *list, struct session *s);
 void sessions_unlink(struct session_list *list, struct session *s);
 void sessions_all(struct sessions *table, void (*fn)(void *arg, void *session));
+
+/* ---- session_bucket.c ---- */
+
+/* Those whose operation failed, the next few of them, if it is time. */
+void sessions_retry(struct sessions *table);
 
 /* ---- session.c ---- */
 
