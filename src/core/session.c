@@ -32,6 +32,7 @@
 
 #define SESSIONS_MAX 65536
 #define CLOCKS_PER_RUN 4096
+#define WORD_HOLDS_MS 1000
 #define LOOKS_FOR_ROOM 64 /* a bucket that is slow may have many of the oldest under way */
 
 /* ---- requests ---- */
@@ -106,6 +107,16 @@ static enum session_verdict told(struct sessions *table, struct session_ticket *
     return verdict;
 }
 
+/* What was read while no watch follows may have changed since. */
+static bool is_stale(const struct session *s)
+{
+    const struct sessions *table = s->table;
+
+    return table->up && !table->trusted &&
+           (s->reading != table->reading ||
+            !mono_before(table->now, mono_add_ms(s->told_at, WORD_HOLDS_MS)));
+}
+
 static void enter_bound(struct session *s, struct session_ticket *t)
 {
     struct sessions *table = s->table;
@@ -113,7 +124,7 @@ static void enter_bound(struct session *s, struct session_ticket *t)
     if (s->users == 0 && !mono_before(table->now, session_expiry(s))) {
         session_note(table, SESSION_COUNT_EXPIRED);
         session_claim(s, t);
-    } else if (table->up && !table->trusted && s->reading != table->reading) {
+    } else if (is_stale(s)) {
         s->doubt = true; /* read it first */
         sessions_unlink(&table->troubled, s);
         ticket_wait(s, t);

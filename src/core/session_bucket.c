@@ -146,6 +146,7 @@ static void learn(struct session *s, const struct session_fact *fact)
     s->known_revision = fact->hold == SESSION_HOLDS_NOTHING ? 0 : fact->revision;
     s->known_written = fact->written;
     s->reading = s->table->reading;
+    s->told_at = s->table->now;
     if (fact->revision > s->seen)
         s->seen = fact->revision;
     if (fact->hold == SESSION_HOLDS_NOTHING)
@@ -207,6 +208,7 @@ static void written(struct session *s, uint64_t revision)
     s->known_revision = s->io_hold == SESSION_HOLDS_NOTHING ? 0 : revision;
     s->known_written = s->table->now;
     s->reading = s->table->reading;
+    s->told_at = s->table->now;
     if (s->io_kind == SESSION_DELETE)
         s->remove = false;
     if (revision > s->seen)
@@ -311,6 +313,7 @@ void sessions_seen(struct sessions *table, struct span key, const struct session
         return;
     }
     s->reading = table->reading;
+    s->told_at = now;
     if (fact->revision <= s->seen) {
         if (fact->revision == s->known_revision && fact->hold == s->known_hold) {
             s->known_written = fact->written;

@@ -328,6 +328,8 @@ void session_after(struct session *s)
     if (s->state == SESSION_CLAIMING && !s->doubt && s->io == IO_NONE && s->known_mine &&
         s->known_hold == SESSION_HOLDS_INIT)
         own(s);
+    if (s->state == SESSION_BOUND && !s->doubt && s->io == IO_NONE)
+        session_admit_waiters(s); /* they waited for the bucket's word */
     if (!is_needed(s)) {
         session_forget(s);
         return;

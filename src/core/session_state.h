@@ -37,6 +37,7 @@ struct session {
     uint32_t binding; /* number of the present one, from 1 */
     uint32_t known_binding, io_binding;
     uint32_t reading; /* the last reading of the bucket that told of it */
+    mono told_at;     /* when the bucket last did */
     uint32_t users;
     int32_t rank;
     int64_t epoch;

@@ -587,6 +587,41 @@ class SilentJetStream(Sessions):
             self.assertServed(self.ask(name), worker)
 
 
+class Unwatched(Sessions):
+    """The server gives no consumer on the bucket, as with a limit on consumers, or without the right to make one."""
+    fabric_options = {"services": THREE, "routers": ("router-1", "router-2")}
+
+    def test_routers_agree_all_the_same_and_say_what_is_missing(self):
+        """A router went by what it had read once and never heard of the other's rebinding; nothing told why."""
+        test = self.fabric.client("test")
+        config = {"name": "KV_" + SESSIONS, "subjects": ["$KV.%s.>" % SESSIONS], "max_msgs_per_subject": 1, "max_consumers": 1,
+                  "allow_rollup_hdrs": True, "allow_direct": True}
+        self.assertNotIn("error", test.request("$JS.API.STREAM.CREATE.KV_" + SESSIONS, json.dumps(config).encode()).json())
+        taken = {"stream_name": "KV_" + SESSIONS, "config": {"durable_name": "taken", "ack_policy": "explicit"}}
+        self.assertNotIn("error", test.request("$JS.API.CONSUMER.DURABLE.CREATE.KV_%s.taken" % SESSIONS, json.dumps(taken).encode()).json())
+        routers = [self.fabric.router("router-%d" % n, services=[{"name": "echo", "subjects": ["echo.r%d.>" % n], "policy": "round_robin",
+                                                                  "session": {"ttl_s": 600}}]) for n in (1, 2)]
+        workers = {"w%d" % n: self.fabric.raw_worker("w%d" % n, named, known_to=routers) for n in (1, 2, 3)}
+        self.client = self.fabric.client()
+
+        def via(number):
+            return self.ask(subject="echo.r%d.x" % number).get("Waybill-Worker")
+
+        def beat(worker, state):
+            workers[worker].beat(state=state)
+            for router in routers:
+                wait_for(lambda: self.fabric.known(router)[worker]["state"] == state, 5 * SLOW, state)
+        first = via(1)
+        self.assertEqual(first, via(2))
+        beat(first, "draining")
+        second = via(2)
+        self.assertNotEqual(first, second)
+        beat(first, "ready")
+        wait_for(lambda: via(1) == second, 5 * SLOW, "the other router's binding")
+        for router in routers:
+            wait_for(lambda: "can't be watched" in router.output(), 10 * SLOW, router.tail)
+
+
 class FullBucket(Sessions):
     def test_thousands_of_sessions_are_bound_here_and_the_bucket_is_left_in_peace(self):
         """Each of them was read and written again every second, and refused again."""

@@ -758,6 +758,40 @@ START_TEST(after_a_gap_a_binding_is_read_before_it_is_used)
 }
 END_TEST
 
+/* A router that could not watch the bucket went by what it had read once, for ever. */
+START_TEST(while_nothing_is_watched_a_binding_is_read_again)
+{
+    reach(SESSION_BOUND);
+    sessions_gap(table);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert_int_eq(enter(&third), SESSION_GO_BOUND);
+    session_leave(&third, now);
+    pass(1000);
+    ck_assert_int_eq(enter(&third), SESSION_WAIT);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w2");
+    ck_assert_ptr_eq(sessions_ready(table), &third);
+    ck_assert(span_eq_str(session_bound(&third).worker, "w2"));
+}
+END_TEST
+
+START_TEST(who_waits_for_the_word_on_a_binding_not_yet_written_goes_when_it_is)
+{
+    struct session_effect e;
+
+    reach(SESSION_OWNED);
+    answered(&first, "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    e = expect_effect(SESSION_WRITE);
+    sessions_gap(table);
+    ck_assert_int_eq(enter(&third), SESSION_WAIT);
+    done(&e, SESSION_DONE);
+    ck_assert_ptr_eq(sessions_ready(table), &third);
+    ck_assert_int_eq(session_verdict(&third), SESSION_GO_BOUND);
+}
+END_TEST
+
 START_TEST(what_a_reading_does_not_find_is_gone)
 {
     reach(SESSION_BOUND);
@@ -852,6 +886,8 @@ int main(void)
         an_expired_binding_that_a_full_bucket_keeps_is_forgotten_here,
         a_claim_without_a_word_of_the_bucket_waits_no_longer_than_the_rules_say,
         after_a_gap_a_binding_is_read_before_it_is_used,
+        while_nothing_is_watched_a_binding_is_read_again,
+        who_waits_for_the_word_on_a_binding_not_yet_written_goes_when_it_is,
         what_a_reading_does_not_find_is_gone,
         another_bucket_is_told_what_is_bound_here,
         unbinding_removes_the_key_and_leaves_requests_alone,
