@@ -410,7 +410,7 @@ void affinity_on_done(struct affinity *a, uint64_t token, wb_status status,
         result = SESSION_DONE;
     else if (status == WB_EXISTS)
         result = SESSION_OTHER;
-    else
+    else if (status != WB_CLOSED) /* which is said once, for all */
         log_limited(&a->router->log_trouble, now, LOG_WARN, "bucket %s: %s",
                     a->router->settings->sessions.bucket, wb_status_text(status));
     fact = fact_of(a, status == WB_OK && entry ? entry : &none, &b, now);
