@@ -14,6 +14,11 @@
  * its revision when the effect ends: newer than what was written means doubt. Our own echo is
  * recognised by its content.
  *
+ * A session whose effect failed is on the troubled list and has none until its turn: one a second
+ * for the whole table while effects fail (a bucket that is full refuses everything), more and more
+ * as soon as they succeed. A request that claims it, or must have it read, does not wait for that
+ * turn.
+ *
  * Who wins. The bucket's word always: whoever finds another router's claim or binding adopts it,
  * save one that is overdue, expired, or the very one found broken.
  *
@@ -27,6 +32,8 @@
 
 #define SESSIONS_MAX 65536
 #define CLOCKS_PER_RUN 4096
+#define WORD_HOLDS_MS 1000
+#define LOOKS_FOR_ROOM 64 /* a bucket that is slow may have many of the oldest under way */
 
 /* ---- requests ---- */
 
@@ -63,9 +70,12 @@ struct session *session_create(struct sessions *table, const struct session_rule
 /* The oldest idle one that has no business with the bucket is forgotten here, not unbound. */
 static bool make_room(struct sessions *table)
 {
+    unsigned looks = 0;
+
     if (slab_used(table->slab) < table->options.max)
         return true;
-    for (struct link *at = list_first(&table->idle); at; at = list_next(&table->idle, at)) {
+    for (struct link *at = list_first(&table->idle); at && looks <= LOOKS_FOR_ROOM;
+         at = list_next(&table->idle, at), looks++) {
         struct session *s = CONTAINER_OF(at, struct session, idle);
 
         if (s->io != IO_NONE)
@@ -102,6 +112,16 @@ static enum session_verdict told(struct session_ticket *t)
     return verdict;
 }
 
+/* What was read while no watch follows may have changed since. */
+static bool is_stale(const struct session *s)
+{
+    const struct sessions *table = s->table;
+
+    return table->up && !table->trusted &&
+           (s->reading != table->reading ||
+            !mono_before(table->now, mono_add_ms(s->told_at, WORD_HOLDS_MS)));
+}
+
 static void enter_bound(struct session *s, struct session_ticket *t)
 {
     struct sessions *table = s->table;
@@ -109,8 +129,9 @@ static void enter_bound(struct session *s, struct session_ticket *t)
     if (s->users == 0 && !mono_before(table->now, session_expiry(s))) {
         session_note(table, SESSION_COUNT_EXPIRED);
         session_claim(s, t);
-    } else if (table->up && !table->trusted && s->reading != table->reading) {
+    } else if (is_stale(s)) {
         s->doubt = true; /* read it first */
+        session_is_fine(s);
         ticket_wait(s, t);
     } else {
         session_note(table, SESSION_COUNT_HITS);
@@ -356,12 +377,15 @@ mono sessions_run(struct sessions *table, mono now)
 {
     table->now = now;
     (void)deadlines_run(table->clocks, now, CLOCKS_PER_RUN);
-    return deadlines_next(table->clocks);
+    sessions_retry(table);
+    return sessions_next(table);
 }
 
 mono sessions_next(const struct sessions *table)
 {
-    return deadlines_next(table->clocks);
+    mono next = deadlines_next(table->clocks);
+
+    return !list_is_empty(&table->troubled) ? mono_min(next, table->retry_at) : next;
 }
 
 /* ---- life ---- */
@@ -374,11 +398,13 @@ struct sessions *sessions_create(const struct sessions_options *options)
         return NULL;
     table->options = *options;
     table->told = !options->shared;
+    table->retry_batch = 1;
     if (table->options.max == 0)
         table->options.max = SESSIONS_MAX;
     list_init(&table->idle);
     list_init(&table->outbox);
     list_init(&table->ready);
+    list_init(&table->troubled);
     table->slab = slab_create(sizeof(struct session), table->options.max);
     table->by_key = map_create(table->options.max);
     table->by_worker = map_create(table->options.max);

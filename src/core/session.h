@@ -159,8 +159,8 @@ void sessions_seen(struct sessions *sessions, struct span key, const struct sess
  * there. `another`: it is not the bucket of before, revisions began anew. */
 void sessions_reading(struct sessions *sessions, bool another, mono now);
 void sessions_current(struct sessions *sessions, mono now);
-/* The watch may have missed something: until sessions_current a binding is read before it is used.
- */
+/* The watch may have missed something: until sessions_current a binding is read before it is used,
+ * again and again, since nobody tells of changes. */
 void sessions_gap(struct sessions *sessions);
 /* The bucket can be reached, or not: without it sessions are bound here alone, and written when it
  * is back. Until the first call claims wait for its word. */

@@ -2,7 +2,9 @@
 #include "base/check.h"
 #include "core/session_state.h"
 
-#define RETRY_MS 1000     /* after an operation on the bucket failed */
+#define RETRY_MS 1000    /* after an operation on the bucket failed */
+#define RETRY_SOON_MS 50 /* while operations succeed again */
+#define RETRY_BATCH_MAX 256
 #define OPERATION_MS 2000 /* an operation that no request waits for */
 
 /* ---- facts ---- */
@@ -144,6 +146,7 @@ static void learn(struct session *s, const struct session_fact *fact)
     s->known_revision = fact->hold == SESSION_HOLDS_NOTHING ? 0 : fact->revision;
     s->known_written = fact->written;
     s->reading = s->table->reading;
+    s->told_at = s->table->now;
     if (fact->revision > s->seen)
         s->seen = fact->revision;
     if (fact->hold == SESSION_HOLDS_NOTHING)
@@ -205,6 +208,7 @@ static void written(struct session *s, uint64_t revision)
     s->known_revision = s->io_hold == SESSION_HOLDS_NOTHING ? 0 : revision;
     s->known_written = s->table->now;
     s->reading = s->table->reading;
+    s->told_at = s->table->now;
     if (s->io_kind == SESSION_DELETE)
         s->remove = false;
     if (revision > s->seen)
@@ -219,6 +223,35 @@ static void go_on_alone(struct session *s)
         session_own_locally(s);
     else if (s->state == SESSION_BOUND)
         session_admit_waiters(s);
+}
+
+/* It is tried again in its turn. Expired here, it has expired there as well: nobody need know. */
+static void failed(struct session *s)
+{
+    struct sessions *table = s->table;
+
+    session_note(table, SESSION_COUNT_FAILED);
+    table->retry_batch = 1;
+    if (list_is_empty(&table->troubled))
+        table->retry_at = mono_add_ms(table->now, RETRY_MS);
+    list_append(&table->troubled, &s->troubled);
+    s->doubt = true;
+    if (s->state == SESSION_ABSENT && s->tries >= UNBIND_TRIES_MAX)
+        s->remove = false;
+    go_on_alone(s);
+}
+
+void sessions_retry(struct sessions *table)
+{
+    if (list_is_empty(&table->troubled) || mono_before(table->now, table->retry_at))
+        return;
+    for (uint32_t n = table->retry_batch; n > 0 && !list_is_empty(&table->troubled); n--) {
+        struct session *s = LIST_OWNER(list_first(&table->troubled), struct session, troubled);
+
+        session_is_fine(s);
+        session_after(s);
+    }
+    table->retry_at = mono_add_ms(table->now, table->retry_batch > 1 ? RETRY_SOON_MS : RETRY_MS);
 }
 
 void sessions_done(struct sessions *table, uint64_t token, enum session_result result,
@@ -236,13 +269,12 @@ void sessions_done(struct sessions *table, uint64_t token, enum session_result r
         s->doubt = overtaken > fact->revision;
     } else if (result == SESSION_DONE) {
         written(s, fact->revision);
+        if (table->retry_batch < RETRY_BATCH_MAX)
+            table->retry_batch *= 2;
     } else if (result == SESSION_OTHER) {
         s->doubt = true;
     } else {
-        session_note(table, SESSION_COUNT_FAILED);
-        s->doubt = true;
-        s->retry_at = mono_add_ms(now, RETRY_MS);
-        go_on_alone(s);
+        failed(s);
     }
     session_after(s);
 }
@@ -281,6 +313,7 @@ void sessions_seen(struct sessions *table, struct span key, const struct session
         return;
     }
     s->reading = table->reading;
+    s->told_at = now;
     if (fact->revision <= s->seen) {
         if (fact->revision == s->known_revision && fact->hold == s->known_hold) {
             s->known_written = fact->written;
@@ -352,7 +385,7 @@ static void link_changed(void *arg, void *session)
     struct sessions *table = arg;
     struct session *s = session;
 
-    s->retry_at = (mono){0};
+    session_is_fine(s);
     if (!table->up)
         go_on_alone(s);
     session_after(s);

@@ -170,6 +170,8 @@ void session_claim(struct session *s, struct session_ticket *t)
     s->owner = t;
     s->remove = false;
     s->claimed_at = s->table->now;
+    /* somebody waits for it */
+    session_is_fine(s);
     if (s->table->up || !s->table->told) /* at the start its word is waited for */
         session_move(s, SESSION_CLAIMING);
     else
@@ -229,7 +231,7 @@ bool session_next_effect(const struct session *s, enum session_effect_kind *kind
 {
     const struct sessions *table = s->table;
 
-    if (!table->up || s->io != IO_NONE || mono_before(table->now, s->retry_at))
+    if (!table->up || s->io != IO_NONE || link_is_on(&s->troubled))
         return false;
     if (s->doubt) {
         *kind = SESSION_READ;
@@ -263,8 +265,6 @@ static mono due(const struct session *s)
         at = session_overdue_at(s);
     else if (s->state == SESSION_BOUND)
         at = mono_min(s->users ? MONO_NEVER : session_expiry(s), session_renewal(s));
-    if (s->table->up && s->io == IO_NONE && mono_before(s->table->now, s->retry_at))
-        at = mono_min(at, s->retry_at);
     return s->io == IO_NONE || s->state == SESSION_CLAIMING || s->state == SESSION_FOREIGN
                ? at
                : MONO_NEVER; /* the end of the operation looks again */
@@ -284,12 +284,18 @@ static void take_off(struct link *link)
         link_remove(link);
 }
 
+void session_is_fine(struct session *s)
+{
+    take_off(&s->troubled);
+}
+
 void session_forget(struct session *s)
 {
     struct sessions *table = s->table;
 
     take_off(&s->idle);
     take_off(&s->outbox);
+    session_is_fine(s);
     deadline_cancel(table->clocks, &s->clock);
     uncount_bound(s);
     CHECK(map_remove(table->by_key, s->key) == s);
@@ -319,6 +325,8 @@ void session_after(struct session *s)
     if (s->state == SESSION_CLAIMING && !s->doubt && s->io == IO_NONE && s->known_mine &&
         s->known_hold == SESSION_HOLDS_INIT)
         own(s);
+    if (s->state == SESSION_BOUND && !s->doubt && s->io == IO_NONE)
+        session_admit_waiters(s); /* they waited for the bucket's word */
     if (!is_needed(s)) {
         session_forget(s);
         return;

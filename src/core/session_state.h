@@ -31,16 +31,17 @@ struct session {
     uint32_t binding; /* number of the present one, from 1 */
     uint32_t known_binding, io_binding;
     uint32_t reading; /* the last reading of the bucket that told of it */
+    mono told_at;     /* when the bucket last did */
     uint32_t users;
     int32_t rank;
     int64_t epoch;
     uint64_t handle, known_revision, seen, overtaken;
-    mono known_written, idle_since, claimed_at, retry_at;
+    mono known_written, idle_since, claimed_at;
     struct sessions *table;
     const struct session_rules *rules;
     struct session_ticket *owner;
-    struct list waiters;      /* tickets, the first is the next owner */
-    struct link idle, outbox; /* on the table's */
+    struct list waiters;                /* tickets, the first is the next owner */
+    struct link idle, outbox, troubled; /* on the table's */
     struct deadline clock;
     struct bindings *counted; /* where it counts as bound; NULL: nowhere */
     struct span key;          /* into text */
@@ -61,9 +62,11 @@ struct sessions {
     struct map *by_key;
     struct map *by_worker; /* struct bindings */
     struct deadlines *clocks;
-    struct list idle, outbox; /* sessions */
-    struct list ready;        /* tickets */
-    uint32_t reading;         /* number of the present reading of the bucket */
+    struct list idle, outbox, troubled; /* sessions */
+    mono retry_at; /* when the next of the troubled ones are tried again, and how many of them */
+    uint32_t retry_batch;
+    struct list ready; /* tickets */
+    uint32_t reading;  /* number of the present reading of the bucket */
     bool up, trusted;
     bool told; /* whether the bucket can be reached */
     mono now;  /* of the event under way */
@@ -95,7 +98,13 @@ bool session_next_effect(const struct session *s, enum session_effect_kind *kind
 /* Ends each event: puts the session where its state says, and frees it if nobody needs it. */
 void session_after(struct session *s);
 void session_forget(struct session *s);
+void session_is_fine(struct session *s); /* on the troubled list no more; idempotent */
 void sessions_all(struct sessions *table, void (*fn)(void *arg, void *session));
+
+/* ---- session_bucket.c ---- */
+
+/* Those whose operation failed, the next few of them, if it is time. */
+void sessions_retry(struct sessions *table);
 
 /* ---- session.c ---- */
 

@@ -29,6 +29,7 @@
 #include "wire/binding.h"
 
 #define CLOCK_WINDOW_MS 60000
+#define DEAF_MS 5000 /* so long may a watch take to begin */
 
 struct server_clock {
     int64_t present, before; /* greatest stamp - mono of the two windows, us; INT64_MIN: none */
@@ -53,6 +54,8 @@ struct affinity {
     bool current;    /* the watch tells news, not what has been there */
     bool said_alone; /* that bindings are not shared */
     bool heard_away; /* the bucket is away: believed once start_wait_ms has passed */
+    bool said_deaf;  /* that nothing is heard of other routers' bindings */
+    mono deaf_at;    /* when it is to be said */
     int64_t ttl_max_s;
     struct buf scratch;
 };
@@ -82,6 +85,7 @@ bool affinity_create(struct router *r, struct affinity **out)
     a->router = r;
     a->ttl_max_s = ttl_max_s;
     a->clock = (struct server_clock){INT64_MIN, INT64_MIN, {0}};
+    a->deaf_at = MONO_NEVER;
     buf_init(&a->scratch, 2 * BINDING_SIZE_MAX);
     a->sessions = sessions_create(&options);
     a->attendances = slab_create(sizeof(struct attendance), r->settings->limits.in_flight);
@@ -406,6 +410,9 @@ void affinity_on_done(struct affinity *a, uint64_t token, wb_status status,
         result = SESSION_DONE;
     else if (status == WB_EXISTS)
         result = SESSION_OTHER;
+    else if (status != WB_CLOSED) /* which is said once, for all */
+        log_limited(&a->router->log_trouble, now, LOG_WARN, "bucket %s: %s",
+                    a->router->settings->sessions.bucket, wb_status_text(status));
     fact = fact_of(a, status == WB_OK && entry ? entry : &none, &b, now);
     sessions_done(a->sessions, token, result, &fact, now);
 }
@@ -428,9 +435,24 @@ static void say_shared(struct affinity *a)
                   r->settings->sessions.bucket);
 }
 
+/* Each binding is read before it is used then: right, and slow. */
+static void say_deaf(struct affinity *a, bool deaf)
+{
+    a->deaf_at = MONO_NEVER;
+    if (deaf == a->said_deaf)
+        return;
+    a->said_deaf = deaf;
+    if (deaf)
+        log_write(LOG_WARN, "bucket %s can't be watched: each binding is read before it is used",
+                  a->router->settings->sessions.bucket);
+    else
+        log_write(LOG_INFO, "bucket %s is watched again", a->router->settings->sessions.bucket);
+}
+
 static void believe_away(struct affinity *a, mono now)
 {
     a->heard_away = false;
+    a->deaf_at = MONO_NEVER;
     a->current = false;
     sessions_link(a->sessions, false, now);
     say_shared(a);
@@ -440,6 +462,8 @@ void affinity_on_bucket(struct affinity *a, bool there, mono now)
 {
     a->heard_away = !there;
     if (there) {
+        if (!a->current)
+            a->deaf_at = mono_add_ms(now, DEAF_MS);
         sessions_link(a->sessions, true, now);
         say_shared(a);
     } else if (!mono_before(now, a->router->start_until) || sessions_shared(a->sessions)) {
@@ -466,10 +490,13 @@ void affinity_on_watch(struct affinity *a, enum store_watch_event event, bool an
         return;
     case STORE_WATCH_CURRENT:
         a->current = true;
+        say_deaf(a, false);
         sessions_current(a->sessions, now);
         return;
     case STORE_WATCH_LOST:
         a->current = false;
+        if (sessions_shared(a->sessions))
+            a->deaf_at = mono_add_ms(now, DEAF_MS);
         sessions_gap(a->sessions);
         return;
     }
@@ -482,10 +509,12 @@ mono affinity_turn(struct affinity *a, mono now)
 
     if (a->heard_away && !mono_before(now, a->router->start_until))
         believe_away(a, now);
+    if (!mono_before(now, a->deaf_at))
+        say_deaf(a, true);
     if (!mono_before(now, next))
         (void)sessions_run(a->sessions, now);
     while ((ticket = sessions_ready(a->sessions)))
         dispatch_start(CONTAINER_OF(ticket, struct attendance, ticket)->transit, now);
     send_effects(a, now);
-    return sessions_next(a->sessions);
+    return mono_min(sessions_next(a->sessions), a->deaf_at);
 }

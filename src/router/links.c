@@ -62,18 +62,40 @@ static void say_ready(struct router *r)
     r->ready_said = ready;
 }
 
+static void confirmed(void *arg, bool ok)
+{
+    struct router *r = arg;
+
+    r->confirming--;
+    if (ok) /* else the lane is down, or ends */
+        say_ready(r);
+}
+
+/* Not ready before the server knows the subscriptions: who was told so would get a 503. */
+static void confirm(struct router *r)
+{
+    if (lane_flush(r->front, confirmed, r) == WB_OK)
+        r->confirming++;
+}
+
 void router_subscribe_due(struct router *r, mono now)
 {
+    bool any = false;
+
     if (lane_is_up(r->front) && lane_is_up(r->back) && !r->draining)
         for (unsigned i = 0; i < r->service_count; i++)
-            if (!r->services[i].subscribed && service_ready(&r->services[i], now))
+            if (!r->services[i].subscribed && service_ready(&r->services[i], now)) {
                 subscribe_service(&r->services[i]);
+                any = true;
+            }
+    if (any)
+        confirm(r);
     say_ready(r);
 }
 
 bool router_ready(const struct router *r)
 {
-    if (r->draining || r->denied || !lane_is_up(r->front) || !lane_is_up(r->back))
+    if (r->draining || r->denied || r->confirming || !lane_is_up(r->front) || !lane_is_up(r->back))
         return false;
     for (unsigned i = 0; i < r->service_count; i++)
         if (!r->services[i].subscribed)
@@ -144,6 +166,8 @@ void links_on_up(void *arg, struct lane *lane, unsigned reconnects)
         back_up(r, now);
     else
         relay_front_up(r);
+    if (lane == r->front)
+        confirm(r);
     router_subscribe_due(r, now);
 }
 

@@ -191,7 +191,8 @@ struct router {
     uint64_t rid_counter;
     int64_t started_ms; /* wall; part of rid */
     mono start_until;
-    bool giving_turns; /* dispatch_waiting is at work */
+    bool giving_turns;   /* dispatch_waiting is at work */
+    unsigned confirming; /* proofs under way that the server knows the subscriptions */
     bool draining, drain_flushed, drain_overdue, denied, ready_said;
     mono drain_due, timer_due, denied_due;
     mono proving_since; /* of the proof of the back link that is under way; never: none is */

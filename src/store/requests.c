@@ -138,8 +138,12 @@ static void time_out(struct deadline *clock, mono now)
 {
     struct request *r = CONTAINER_OF(clock, struct request, clock);
 
+    bool denied = r->place == SENT && was_denied(r);
+
     (void)now;
-    complete(r, r->place == SENT && was_denied(r) ? WB_DENIED : WB_TIMED_OUT);
+    if (r->place == SENT && !denied)
+        store_ask(r->store, r->bucket);
+    complete(r, denied ? WB_DENIED : WB_TIMED_OUT);
 }
 
 static bool is_key(struct span key)

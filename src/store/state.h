@@ -41,6 +41,7 @@ struct bucket {
     int wait_ms;  /* the pause after the next failure */
     /* under the mutex */
     bool asked; /* somebody wants it looked at */
+    bool owed;  /* the loop does, and is told even where nothing has changed */
     bool open;  /* it is there, as far as is known */
 };
 

@@ -9,7 +9,8 @@
  * Per wanted bucket the caretaker holds one state: UNKNOWN (not looked at yet), then BOUND (it was
  * there), CREATED (it was not, now it is), or AWAY (neither could be had; `why` says what stood in
  * the way). AWAY is never final: the thread looks again after 250 ms, doubling to 5 s. The loop may
- * ask for a look at any time (store_recheck), and so may an answer that says it is missing. A lost
+ * ask for a look at any time (store_recheck), and so does an answer that says it is missing, or a
+ * request that got none: a JetStream that says nothing is AWAY, however well the link is. A lost
  * link makes every bucket AWAY, a new one has every bucket looked at again: it may be another
  * server.
  *
@@ -355,16 +356,17 @@ static void look_at_due(struct store *store)
 {
     for (unsigned i = 0; i < store->bucket_count && store->up; i++) {
         struct bucket *b = &store->buckets[i];
-        bool asked;
+        bool asked, owed;
 
         if (store_is_stopping(store))
             return;
         pthread_mutex_lock(&store->mutex);
         asked = b->asked;
-        b->asked = false;
+        owed = b->owed;
+        b->asked = b->owed = false;
         pthread_mutex_unlock(&store->mutex);
         if (asked || !mono_before(clock_mono(), b->look_at))
-            look(store, b, asked);
+            look(store, b, owed);
         else
             say(store, b);
     }
@@ -577,6 +579,7 @@ void store_recheck(struct store *store, const char *bucket)
     if (!b)
         return;
     pthread_mutex_lock(&store->mutex);
+    b->owed = true;
     store_ask(store, b);
     pthread_mutex_unlock(&store->mutex);
 }

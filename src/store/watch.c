@@ -355,7 +355,7 @@ static bool begin(struct watch *w)
     }
     if (s == NATS_OK && holds(w))
         s = add_consumer(w, inbox, &code);
-    if (s == NATS_NOT_FOUND) {
+    if (s == NATS_NOT_FOUND || s == NATS_TIMEOUT) {
         pthread_mutex_lock(&w->store->mutex);
         store_ask(w->store, w->bucket);
         pthread_mutex_unlock(&w->store->mutex);

@@ -44,6 +44,21 @@ class Lanes(Case):
         self.assertNobodyBlamed()
 
 
+class Start(Lanes):
+    def test_not_healthy_before_the_server_knows_the_subscriptions(self):
+        """/healthz said 200 when they were written; who believed it got a 503."""
+        proxy = Proxy(self.fabric.port)
+        self.addCleanup(proxy.close)
+        url = "nats://127.0.0.1:%d" % proxy.port
+        router = self.fabric.router(wait=False, env={"NATS_URL": url}, nats={"url": url}, router={"start_wait_ms": 1500})
+        wait_for(lambda: "front link up" in router.output() and "back link up" in router.output(), 10 * SLOW, router.tail)
+        proxy.freeze("front")
+        wait_for(lambda: "service echo: serving" in router.output(), 10 * SLOW, router.tail)
+        stays(lambda: router.http("/healthz")[0] == 503, 0.5, "503 from /healthz")
+        proxy.mend("front")
+        router.wait_healthy()
+
+
 class Front(Lanes):
     def test_answers_are_kept_and_sent_once(self):
         """The worker answers while no answer can go out: attributed at once, delivered once when the link is back within the request's time."""

@@ -6,6 +6,7 @@ import unittest
 
 from case import SLOW, Case, Script, hold, refuse, serve, stays, wait_for
 from support.cluster import PREFIX, SESSIONS
+from support.hub import Hub
 
 ONE = {"echo": ["echo.request.>"]}
 THREE = {"echo": ["echo.r1.>", "echo.r2.>", "echo.r3.>"]}
@@ -553,6 +554,94 @@ class WithoutJetStream(Sessions):
         self.assertFalse(self.show()["shared"])
         self.assertEqual(0, self.router.metrics()["waybill_sessions_shared"])
         self.assertIn("bound by this router alone", self.router.output())
+
+
+class SilentJetStream(Sessions):
+    """The link to NATS is well, and JetStream behind it says nothing."""
+    fabric_options = {"jetstream": False}
+
+    def setUp(self):
+        super().setUp()
+        self.hub = Hub(self.fabric)
+        self.addCleanup(self.hub.close)
+        self.addCleanup(self.hub.thaw)
+
+    def test_no_session_waits_for_it_again_and_again(self):
+        """Each request waited a whole wait_ms for a word of the bucket, and sessions were said to be shared."""
+        self.begin(session={"wait_ms": 1500})
+        self.wait_shared()
+        workers = {name: self.ask(name).get("Waybill-Worker") for name in ("a", "b")}
+        self.hub.freeze()
+        self.ask("new")
+        wait_for(lambda: not self.show()["shared"], 10 * SLOW, lambda: "local sessions\n" + self.router.tail())
+        begun = time.monotonic()
+        for n in range(10):
+            for name, worker in workers.items():
+                self.assertServed(self.ask(name), worker)
+            self.assertServed(self.ask("new-%d" % n))
+        self.assertLess(time.monotonic() - begun, 1.5)
+        self.assertIn("bound by this router alone", self.router.output())
+        self.hub.thaw()
+        self.wait_shared()
+        for name, worker in workers.items():
+            self.assertServed(self.ask(name), worker)
+
+
+class Unwatched(Sessions):
+    """The server gives no consumer on the bucket, as with a limit on consumers, or without the right to make one."""
+    fabric_options = {"services": THREE, "routers": ("router-1", "router-2")}
+
+    def test_routers_agree_all_the_same_and_say_what_is_missing(self):
+        """A router went by what it had read once and never heard of the other's rebinding; nothing told why."""
+        test = self.fabric.client("test")
+        config = {"name": "KV_" + SESSIONS, "subjects": ["$KV.%s.>" % SESSIONS], "max_msgs_per_subject": 1, "max_consumers": 1,
+                  "allow_rollup_hdrs": True, "allow_direct": True}
+        self.assertNotIn("error", test.request("$JS.API.STREAM.CREATE.KV_" + SESSIONS, json.dumps(config).encode()).json())
+        taken = {"stream_name": "KV_" + SESSIONS, "config": {"durable_name": "taken", "ack_policy": "explicit"}}
+        self.assertNotIn("error", test.request("$JS.API.CONSUMER.DURABLE.CREATE.KV_%s.taken" % SESSIONS, json.dumps(taken).encode()).json())
+        routers = [self.fabric.router("router-%d" % n, services=[{"name": "echo", "subjects": ["echo.r%d.>" % n], "policy": "round_robin",
+                                                                  "session": {"ttl_s": 600}}]) for n in (1, 2)]
+        workers = {"w%d" % n: self.fabric.raw_worker("w%d" % n, named, known_to=routers) for n in (1, 2, 3)}
+        self.client = self.fabric.client()
+
+        def via(number):
+            return self.ask(subject="echo.r%d.x" % number).get("Waybill-Worker")
+
+        def beat(worker, state):
+            workers[worker].beat(state=state)
+            for router in routers:
+                wait_for(lambda: self.fabric.known(router)[worker]["state"] == state, 5 * SLOW, state)
+        first = via(1)
+        self.assertEqual(first, via(2))
+        beat(first, "draining")
+        second = via(2)
+        self.assertNotEqual(first, second)
+        beat(first, "ready")
+        wait_for(lambda: via(1) == second, 5 * SLOW, "the other router's binding")
+        for router in routers:
+            wait_for(lambda: "can't be watched" in router.output(), 10 * SLOW, router.tail)
+
+
+class FullBucket(Sessions):
+    def test_thousands_of_sessions_are_bound_here_and_the_bucket_is_left_in_peace(self):
+        """Each of them was read and written again every second, and refused again."""
+        test = self.fabric.client("test")
+        config = {"name": "KV_" + SESSIONS, "subjects": ["$KV.%s.>" % SESSIONS], "max_msgs_per_subject": 1, "max_bytes": 16384,
+                  "discard": "new", "allow_rollup_hdrs": True, "allow_direct": True}
+        self.assertNotIn("error", test.request("$JS.API.STREAM.CREATE.KV_" + SESSIONS, json.dumps(config).encode()).json())
+        self.begin()
+        self.wait_shared()
+        names = ["s%d" % n for n in range(1000)]
+        workers = {name: self.ask(name).get("Waybill-Worker") for name in names}
+        writes = self.test.subscribe("$KV.%s.>" % SESSIONS)
+        self.test.flush()
+        for name in names:
+            self.assertServed(self.ask(name), workers[name])
+        until = time.monotonic() + 3
+        wait_for(lambda: time.monotonic() > until, 10, "three seconds")
+        self.assertLess(len(writes.messages), 100)
+        self.assertIn("bucket %s: " % SESSIONS, self.router.output())
+
 
 class ManyRouters(Sessions):
     fabric_options = {"services": THREE, "routers": ("router-1", "router-2", "router-3")}

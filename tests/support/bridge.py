@@ -1,6 +1,7 @@
 """JetStream on another server: what is published to $JS.API.> and $KV.> on the clients' server is asked of the other, and its answers go
-back. So the other can be frozen, and JetStream with it, while NATS itself runs on."""
+back, and what it pushes to consumers. So the other can be frozen, and JetStream with it, while NATS itself runs on."""
 import itertools
+import json
 import threading
 
 from .nats import Client
@@ -13,12 +14,14 @@ class Bridge:
         self.root = self.far.new_inbox()
         self.far.subscribe(self.root + ".*", callback=self._back)
         self.far.flush()
-        for subject in ("$JS.API.>", "$KV.>"):
+        for subject in ("$JS.API.>", "$JS.FC.>", "$KV.>"):
             near.subscribe(subject, callback=self._there)
         near.flush()
 
     def _there(self, message):
         reply = None
+        if ".CONSUMER.CREATE." in message.subject:
+            self.far.subscribe(json.loads(message.data)["config"]["deliver_subject"], callback=self._pushed)
         if message.reply:
             token = str(next(self.tokens))
             with self.lock:
@@ -31,6 +34,9 @@ class Bridge:
             reply = self.replies.pop(message.subject.rsplit(".", 1)[1], None)
         if reply:
             self.near.publish(reply, message.data, None, message.raw_headers or None)
+
+    def _pushed(self, message):
+        self.near.publish(message.subject, message.data, message.reply, message.raw_headers or None)
 
     def close(self):
         self.far.close()

@@ -1,6 +1,7 @@
 /* The session table: every state meets every event; then the stories of spec section 8, one by one.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -657,6 +658,85 @@ START_TEST(a_failed_operation_does_not_hold_the_owner_and_is_repeated_after_a_lo
 }
 END_TEST
 
+/* A full bucket refused each of ten thousand bindings again every second: routers and server had
+ * nothing else to do. */
+START_TEST(a_bucket_that_refuses_everything_is_asked_once_a_second_for_all)
+{
+    enum { SESSIONS = 500 };
+    struct session_ticket tickets[SESSIONS] = {0};
+    unsigned asked = 0, turns = 0;
+    struct session_effect e;
+
+    for (int i = 0; i < SESSIONS; i++) {
+        char key[24];
+
+        snprintf(key, sizeof key, "chat.s%d", i);
+        (void)session_enter(table, &tickets[i], rules, span_str(key), now);
+        e = expect_effect(SESSION_WRITE);
+        done(&e, SESSION_FAILED);
+        ck_assert_ptr_eq(sessions_ready(table), &tickets[i]);
+        answered(&tickets[i], "w1");
+        expect_effect(-1);
+    }
+    for (int s = 0; s < 5; s++) {
+        pass(1000);
+        while (sessions_effect(table, &e)) {
+            const struct session_fact nothing = {.hold = SESSION_HOLDS_NOTHING};
+
+            asked += e.kind == SESSION_WRITE;
+            sessions_done(table, e.token, e.kind == SESSION_READ ? SESSION_DONE : SESSION_FAILED,
+                          &nothing, now);
+        }
+    }
+    ck_assert_uint_eq(asked, 5);
+    for (asked = 0; asked < SESSIONS; turns++) {
+        ck_assert_uint_lt(turns, 100);
+        pass(mono_diff_us(sessions_next(table), now) / 1000 + 1);
+        while (sessions_effect(table, &e)) {
+            struct session_fact f = e.put;
+
+            f.revision = e.kind == SESSION_WRITE ? ++revision : 0;
+            asked += e.kind == SESSION_WRITE;
+            sessions_done(table, e.token, SESSION_DONE, &f, now);
+        }
+    }
+    for (int i = 0; i < SESSIONS; i++)
+        session_leave(&tickets[i], now);
+}
+END_TEST
+
+START_TEST(a_request_that_claims_does_not_wait_for_the_turn_of_its_troubled_session)
+{
+    struct session_effect e;
+
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    e = expect_effect(SESSION_WRITE);
+    done(&e, SESSION_FAILED);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    answered(&first, "w1");
+    ck_assert_int_eq(session_broken(&first, now), SESSION_WAIT);
+    read_gives(SESSION_HOLDS_NOTHING, NULL, NULL);
+    effect_succeeds(SESSION_WRITE);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+}
+END_TEST
+
+/* It filled the table with what nobody uses. */
+START_TEST(an_expired_binding_that_a_full_bucket_keeps_is_forgotten_here)
+{
+    struct session_effect e;
+
+    reach(SESSION_BOUND);
+    session_leave(&first, now);
+    pass(TTL_MS);
+    e = expect_effect(SESSION_DELETE);
+    done(&e, SESSION_FAILED);
+    ck_assert_uint_eq(sessions_held(table), 0);
+    pass(1000);
+    expect_effect(-1);
+}
+END_TEST
+
 START_TEST(a_claim_without_a_word_of_the_bucket_waits_no_longer_than_the_rules_say)
 {
     ck_assert_int_eq(enter(&first), SESSION_WAIT);
@@ -675,6 +755,40 @@ START_TEST(after_a_gap_a_binding_is_read_before_it_is_used)
     read_gives(SESSION_HOLDS_BOUND, "other", "w2");
     ck_assert_ptr_eq(sessions_ready(table), &second);
     ck_assert(span_eq_str(session_bound(&second).worker, "w2"));
+}
+END_TEST
+
+/* A router that could not watch the bucket went by what it had read once, for ever. */
+START_TEST(while_nothing_is_watched_a_binding_is_read_again)
+{
+    reach(SESSION_BOUND);
+    sessions_gap(table);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert_int_eq(enter(&third), SESSION_GO_BOUND);
+    session_leave(&third, now);
+    pass(1000);
+    ck_assert_int_eq(enter(&third), SESSION_WAIT);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w2");
+    ck_assert_ptr_eq(sessions_ready(table), &third);
+    ck_assert(span_eq_str(session_bound(&third).worker, "w2"));
+}
+END_TEST
+
+START_TEST(who_waits_for_the_word_on_a_binding_not_yet_written_goes_when_it_is)
+{
+    struct session_effect e;
+
+    reach(SESSION_OWNED);
+    answered(&first, "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    e = expect_effect(SESSION_WRITE);
+    sessions_gap(table);
+    ck_assert_int_eq(enter(&third), SESSION_WAIT);
+    done(&e, SESSION_DONE);
+    ck_assert_ptr_eq(sessions_ready(table), &third);
+    ck_assert_int_eq(session_verdict(&third), SESSION_GO_BOUND);
 }
 END_TEST
 
@@ -799,8 +913,13 @@ int main(void)
         at_the_start_a_claim_waits_for_the_first_word_of_the_bucket,
         at_the_start_the_word_may_be_that_there_is_no_bucket,
         a_failed_operation_does_not_hold_the_owner_and_is_repeated_after_a_look,
+        a_bucket_that_refuses_everything_is_asked_once_a_second_for_all,
+        a_request_that_claims_does_not_wait_for_the_turn_of_its_troubled_session,
+        an_expired_binding_that_a_full_bucket_keeps_is_forgotten_here,
         a_claim_without_a_word_of_the_bucket_waits_no_longer_than_the_rules_say,
         after_a_gap_a_binding_is_read_before_it_is_used,
+        while_nothing_is_watched_a_binding_is_read_again,
+        who_waits_for_the_word_on_a_binding_not_yet_written_goes_when_it_is,
         what_a_reading_does_not_find_is_gone,
         another_bucket_is_told_what_is_bound_here,
         unbinding_removes_the_key_and_leaves_requests_alone,

@@ -246,6 +246,28 @@ START_TEST(a_frozen_server_times_out_in_time_and_once_then_heals)
 }
 END_TEST
 
+/* The link was well and only JetStream silent: nobody was told, and each request ran out of its
+ * time. */
+START_TEST(a_request_that_nobody_answers_has_its_bucket_looked_at)
+{
+    unsigned at;
+
+    server_start(true, NULL, NULL);
+    up();
+    at = seen_count;
+    server_freeze();
+    ck_assert_int_eq(ask_as(STORE_PUT, "chat.a", "1", 0, 300), WB_OK);
+    at = await_state(at, "records", STORE_AWAY);
+    ck_assert_ptr_nonnull(strstr(seen[at].why, "does not answer"));
+    ck_assert_int_eq(ask_as(STORE_PUT, "chat.a", "1", 0, 300), WB_CLOSED);
+    await_all();
+    kill(server, SIGCONT);
+    await_state(at, "records", STORE_BOUND);
+    ck_assert_int_eq(ask(STORE_PUT, "chat.b", "1", 0)->status, WB_OK);
+    store_down();
+}
+END_TEST
+
 START_TEST(a_lost_link_ends_what_is_under_way_and_nothing_is_sent_later)
 {
     unsigned at;
@@ -412,6 +434,7 @@ int main(void)
     tcase_add_test(tcase, twenty_thousand_puts_are_pipelined);
     tcase_add_test(tcase, what_is_under_way_is_bounded);
     tcase_add_test(tcase, a_frozen_server_times_out_in_time_and_once_then_heals);
+    tcase_add_test(tcase, a_request_that_nobody_answers_has_its_bucket_looked_at);
     tcase_add_test(tcase, a_lost_link_ends_what_is_under_way_and_nothing_is_sent_later);
     tcase_add_test(tcase, a_bucket_that_went_away_closes_requests_and_comes_again);
     tcase_add_test(tcase, what_nats_refuses_is_denied);
