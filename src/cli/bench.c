@@ -1,12 +1,14 @@
 /* waybill bench: what routing costs. On a private nats-server the same requests go straight to two
- * echo workers (queue group), through waybilld, through waybilld with attribution, and, if one is
- * given, through another router; interleaved, round by round, so that a machine that gets slower
- * does so for all; the table shows medians.
+ * echo workers (queue group), through waybilld, through waybilld with attribution, through waybilld
+ * with sessions, and, if one is given, through another router; interleaved, round by round, so that
+ * a machine that gets slower does so for all; the table shows medians.
  *
  * Load generators are processes of their own and cheap, so that routers and the server are what is
  * measured. CPU is per right reply, of all threads. The rate with attribution counts until the last
- * record is acknowledged, not until the last answer. One missing, wrong or error reply fails the
- * run. */
+ * record is acknowledged, not until the last answer. What a session costs is the difference of two
+ * ways with the same headers, Waybill-Session among them: one service keeps sessions, all bound
+ * before, the other does not. One missing, wrong or error reply, or one that missed its binding,
+ * fails the run. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -50,7 +52,7 @@ static const struct option options[] = {
     {"check", 0, OPTION_FLAG, ARG(check), NULL, "fail unless the promised ratios are met", 0, 0},
 };
 
-enum way { WAY_DIRECT, WAY_PEER, WAY_ROUTED, WAY_RECORDED, WAY_PUTS, WAYS };
+enum way { WAY_DIRECT, WAY_PEER, WAY_ROUTED, WAY_RECORDED, WAY_NAMED, WAY_BOUND, WAY_PUTS, WAYS };
 
 static const struct {
     const char *name, *subject;
@@ -58,6 +60,8 @@ static const struct {
                 {"peer", BENCH_PEER},
                 {"waybill", BENCH_OFF},
                 {"waybill+record", BENCH_ON},
+                {"waybill+name", BENCH_OFF},
+                {"waybill+session", BENCH_BOUND},
                 {"bucket puts", "$KV.waybill_attribution.benchput."}};
 
 enum metric { RATE, P50, P99, ROUTER_CPU, SERVER_CPU, RSS, METRICS };
@@ -81,13 +85,25 @@ struct bench {
     bool sound;
 };
 
+static bool has_session(enum way way)
+{
+    return way == WAY_NAMED || way == WAY_BOUND;
+}
+
+static bool is_planned(const struct bench *b, enum way way, bool headers)
+{
+    if (way == WAY_PEER)
+        return b->args->peer != NULL;
+    return headers || !has_session(way);
+}
+
 static void plan(struct bench *b)
 {
     static const unsigned windows[] = {1, WIDE};
     for (int w = 0; w < 2; w++)
         for (int h = 0; h < 2; h++)
             for (enum way way = WAY_DIRECT; way < WAY_PUTS; way++)
-                if (way != WAY_PEER || b->args->peer != NULL)
+                if (is_planned(b, way, h == 1))
                     b->measures[b->count++] =
                         (struct measure){.way = way, .headers = h == 1, .window = windows[w]};
     b->measures[b->count++] = (struct measure){.way = WAY_PUTS, .window = WIDE};
@@ -99,7 +115,10 @@ static pid_t router_of(const struct bench *b, enum way way)
     case WAY_PEER:
         return b->fabric.peer;
     case WAY_ROUTED:
+    case WAY_NAMED:
         return b->fabric.router_off;
+    case WAY_BOUND:
+        return b->fabric.router_sessions;
     case WAY_RECORDED:
         return b->fabric.router_on;
     default:
@@ -152,26 +171,42 @@ static bool is_sound(const struct measure *m, const struct load_result *r)
     return false;
 }
 
+/* After the last reply: whatever the way needs before its figures stand. */
+static bool has_settled(const struct bench *b, enum way way, uint64_t replies, int64_t hits_before)
+{
+    bool fine = true;
+    if (way == WAY_RECORDED) {
+        fine = fabric_settle(&b->fabric, SETTLE_MS);
+        if (!fine)
+            fprintf(stderr, "waybill: bench: records were not written\n");
+    } else if (way == WAY_BOUND) {
+        int64_t hits = fabric_hits(&b->fabric) - hits_before;
+        fine = hits_before >= 0 && hits == (int64_t)replies;
+        if (!fine)
+            fprintf(stderr, "waybill: bench: %lld of %llu requests found their session bound\n",
+                    (long long)hits, (unsigned long long)replies);
+    }
+    return fine;
+}
+
 static bool run_measure(struct bench *b, struct measure *m, unsigned round, int64_t run_ms)
 {
     struct load_result r = {0};
     const struct load load = {.subject = ways[m->way].subject,
                               .headers = m->headers,
+                              .sessions = has_session(m->way) ? BENCH_SESSIONS : 0,
                               .puts = m->way == WAY_PUTS,
                               .window = m->window,
                               .run_ms = run_ms};
     pid_t router = router_of(b, m->way);
+    int64_t hits = m->way == WAY_BOUND ? fabric_hits(&b->fabric) : 0;
     int64_t router_ns = process_cpu_ns(router), server_ns = process_cpu_ns(b->fabric.server);
     bool fine = run_child(&load, b->fabric.port, &r) && is_sound(m, &r);
     double ended = now_s(), seconds = r.seconds;
-    if (fine && m->way == WAY_RECORDED) {
-        fine = fabric_settle(&b->fabric, SETTLE_MS);
-        if (!fine)
-            fprintf(stderr, "waybill: bench: records were not written\n");
-        seconds += now_s() - ended;
-    }
-    if (!fine)
+    if (!fine || !has_settled(b, m->way, r.replies, hits))
         return false;
+    if (m->way == WAY_RECORDED)
+        seconds += now_s() - ended;
     double n = (double)r.replies;
     m->values[RATE][round] = n / seconds;
     m->values[P50][round] = r.p50_us;
@@ -265,6 +300,8 @@ static unsigned bars_of(const struct bench *b, struct bar bars[BARS_MAX])
         ratio(b, "rate / peer", RATE, WAY_ROUTED, WAY_PEER, true, 1.05, true),
         ratio(b, "p50 at window 1 / direct", P50, WAY_ROUTED, WAY_DIRECT, false, 1.9, false),
         ratio(b, "p50 at window 1 / direct", P50, WAY_ROUTED, WAY_DIRECT, true, 1.9, false),
+        ratio(b, "router CPU with sessions / without", ROUTER_CPU, WAY_BOUND, WAY_NAMED, true, 1.10,
+              false),
         recorded_rate(b, false),
         recorded_rate(b, true),
     };

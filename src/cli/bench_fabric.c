@@ -143,12 +143,20 @@ static bool show_log(const struct fabric *f, const char *name)
     return false;
 }
 
-static pid_t start_router(const struct fabric *f, const char *program, const char *prefix,
-                          const char *subject, bool record)
+struct kind {
+    const char *id, *prefix, *subject;
+    const char *write; /* of records */
+    const char *more;  /* of the service */
+};
+static const struct kind kind_off = {"router-off", BENCH_PREFIX_OFF, BENCH_OFF, "off", ""};
+static const struct kind kind_on = {"router-recorded", BENCH_PREFIX_ON, BENCH_ON, "async", ""};
+static const struct kind kind_sessions = {"router-sessions", BENCH_PREFIX_SESSIONS, BENCH_BOUND,
+                                          "off", ",\"session\":{\"ttl_s\":3600}"};
+
+static pid_t start_router(const struct fabric *f, const char *program, const struct kind *kind)
 {
     char path[128];
-    const char *id = record ? "router-recorded" : "router-off";
-    snprintf(path, sizeof(path), "%s/%s.json", f->dir, id);
+    snprintf(path, sizeof(path), "%s/%s.json", f->dir, kind->id);
     FILE *out = fopen(path, "w");
     if (out == NULL)
         return -1;
@@ -158,11 +166,11 @@ static pid_t start_router(const struct fabric *f, const char *program, const cha
         " \"nats\":{\"url\":\"nats://127.0.0.1:%d\"},\n"
         " \"attribution\":{\"bucket\":\"waybill_attribution\",\"write\":\"%s\",\"ttl_s\":3600},\n"
         " \"services\":[{\"name\":\"bench\",\"subjects\":[\"%s\"],\"policy\":\"least_loaded\","
-        "\"replies\":\"one\"}]}\n",
-        id, prefix, f->port, record ? "async" : "off", subject);
+        "\"replies\":\"one\"%s}]}\n",
+        kind->id, kind->prefix, f->port, kind->write, kind->subject, kind->more);
     fclose(out);
     char *argv[] = {(char *)(uintptr_t)program, (char[]){"-c"}, path, NULL};
-    return start(f, id, argv);
+    return start(f, kind->id, argv);
 }
 
 static pid_t start_peer(const struct fabric *f, const char *command)
@@ -224,6 +232,22 @@ static bool find_router(const struct fabric_options *o, char path[PATH_MAX])
     return true;
 }
 
+/* Each session is claimed in the bucket and bound by its first answer. */
+static bool bind_sessions(const struct fabric *f)
+{
+    const struct load each = {.subject = BENCH_BOUND,
+                              .headers = true,
+                              .sessions = BENCH_SESSIONS,
+                              .window = 64,
+                              .least = BENCH_SESSIONS};
+    struct load_result r;
+    if (load_run(&each, f->port, &r) && r.replies >= BENCH_SESSIONS &&
+        r.errors + r.wrong + r.missing == 0)
+        return true;
+    fprintf(stderr, "waybill: bench: sessions were not bound: %s\n", r.first_error);
+    return false;
+}
+
 static bool await_way(const struct fabric *f, const char *name, pid_t pid, const char *subject,
                       const char *prefix)
 {
@@ -234,6 +258,11 @@ static bool await_way(const struct fabric *f, const char *name, pid_t pid, const
         pause_ms(POLL_MS);
     }
     return true;
+}
+
+static bool await_router(const struct fabric *f, pid_t pid, const struct kind *kind)
+{
+    return await_way(f, kind->id, pid, kind->subject, kind->prefix);
 }
 
 bool fabric_open(struct fabric *f, const struct fabric_options *o)
@@ -249,13 +278,14 @@ bool fabric_open(struct fabric *f, const struct fabric_options *o)
             _exit(0);
         }
     }
-    f->router_off = start_router(f, program, BENCH_PREFIX_OFF, BENCH_OFF, false);
-    f->router_on = start_router(f, program, BENCH_PREFIX_ON, BENCH_ON, true);
+    f->router_off = start_router(f, program, &kind_off);
+    f->router_on = start_router(f, program, &kind_on);
+    f->router_sessions = start_router(f, program, &kind_sessions);
     if (o->peer != NULL)
         f->peer = start_peer(f, o->peer);
     return await_way(f, "worker", f->workers[0], BENCH_DIRECT, NULL) &&
-           await_way(f, "router-off", f->router_off, BENCH_OFF, BENCH_PREFIX_OFF) &&
-           await_way(f, "router-recorded", f->router_on, BENCH_ON, BENCH_PREFIX_ON) &&
+           await_router(f, f->router_off, &kind_off) && await_router(f, f->router_on, &kind_on) &&
+           await_router(f, f->router_sessions, &kind_sessions) && bind_sessions(f) &&
            (o->peer == NULL || await_way(f, "peer", f->peer, BENCH_PEER, NULL));
 }
 
@@ -294,6 +324,7 @@ void fabric_close(struct fabric *f)
 {
     end(&f->router_off, SIGTERM);
     end(&f->router_on, SIGTERM);
+    end(&f->router_sessions, SIGTERM);
     end(&f->peer, SIGTERM);
     end(&f->workers[0], SIGKILL);
     end(&f->workers[1], SIGKILL);
@@ -303,25 +334,39 @@ void fabric_close(struct fabric *f)
     f->dir[0] = '\0';
 }
 
-static double count_of(const cJSON *stats, const char *name)
+static cJSON *stats_of(const struct fabric *f, const char *prefix)
+{
+    char subject[96], text[16384];
+    snprintf(subject, sizeof(subject), "%s.admin.show.stats", prefix);
+    return ask(f->port, subject, text, sizeof(text)) ? cJSON_Parse(text) : NULL;
+}
+
+static double number_of(const cJSON *stats, const char *part, const char *name)
 {
     const cJSON *n =
-        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(stats, "counts"), name);
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(stats, part), name);
     return cJSON_IsNumber(n) ? n->valuedouble : 0;
+}
+
+int64_t fabric_hits(const struct fabric *f)
+{
+    cJSON *stats = stats_of(f, BENCH_PREFIX_SESSIONS);
+    int64_t hits = stats != NULL ? (int64_t)number_of(stats, "sessions", "hits") : -1;
+    cJSON_Delete(stats);
+    return hits;
 }
 
 bool fabric_settle(const struct fabric *f, int64_t timeout_ms)
 {
     int64_t until = now_ms() + timeout_ms;
-    char text[16384];
     for (;;) {
-        if (ask(f->port, BENCH_PREFIX_ON ".admin.show.stats", text, sizeof(text))) {
-            cJSON *stats = cJSON_Parse(text);
-            double backlog = count_of(stats, "attribution_backlog");
-            double lost =
-                count_of(stats, "attribution_dropped") + count_of(stats, "attribution_failed");
+        cJSON *stats = stats_of(f, BENCH_PREFIX_ON);
+        if (stats != NULL) {
+            double backlog = number_of(stats, "counts", "attribution_backlog");
+            double lost = number_of(stats, "counts", "attribution_dropped") +
+                          number_of(stats, "counts", "attribution_failed");
             cJSON_Delete(stats);
-            if (stats != NULL && (backlog == 0 || lost > 0))
+            if (backlog == 0 || lost > 0)
                 return lost == 0;
         }
         if (now_ms() > until)

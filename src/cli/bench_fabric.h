@@ -1,5 +1,6 @@
-/* What the bench runs on: a private nats-server, two routers (one without attribution, one with),
- * two echo workers, perhaps a peer; all children of this process, ended with it. */
+/* What the bench runs on: a private nats-server, three routers (a bare one, one that writes
+ * records, one that keeps sessions), two echo workers, perhaps a peer; all children of this
+ * process, ended with it. */
 #ifndef CLI_BENCH_FABRIC_H
 #define CLI_BENCH_FABRIC_H
 
@@ -16,16 +17,18 @@ struct fabric_options {
 struct fabric {
     char dir[64];
     int port;
-    pid_t server, router_off, router_on, peer, workers[2]; /* 0: not running */
+    pid_t server, router_off, router_on, router_sessions, peer, workers[2]; /* 0: not running */
 };
 
-/* Starts all and waits until a request goes through each. False: it has said why on stderr;
- * fabric_close is due all the same. */
+/* Starts all and waits until a request goes through each and BENCH_SESSIONS are bound. False: it
+ * has said why on stderr; fabric_close is due all the same. */
 bool fabric_open(struct fabric *fabric, const struct fabric_options *options);
 void fabric_close(struct fabric *fabric);
 /* Waits until the recording router has no record left to write; false: not within timeout_ms, or
  * records were lost. */
 bool fabric_settle(const struct fabric *fabric, int64_t timeout_ms);
+/* Requests that found their session bound so far; -1: the router does not say. */
+int64_t fabric_hits(const struct fabric *fabric);
 
 /* CPU time of all threads in nanoseconds; resident memory in bytes. 0 for pid 0. */
 int64_t process_cpu_ns(pid_t pid);

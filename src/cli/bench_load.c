@@ -18,8 +18,8 @@
 #define HEARTBEAT_MS 500
 #define SLOTS_MAX 65536
 
-static const char request_headers[] =
-    "NATS/1.0\r\nX-Tenant: a\r\nX-Trace: 0af7651916cd43dd8448eb211c80319c\r\n\r\n";
+#define REQUEST_HEADERS "NATS/1.0\r\nX-Tenant: a\r\nX-Trace: 0af7651916cd43dd8448eb211c80319c\r\n"
+#define HEADERS_MAX 160
 static const char answer_headers[] = "NATS/1.0\r\nX-Model: m1\r\n\r\n";
 
 struct slot {
@@ -62,22 +62,34 @@ static const char *payload_of(struct client *c, uint64_t serial)
     return c->payload;
 }
 
+/* Of the request of this serial number; 0: none. */
+static size_t headers_of(const struct load *load, uint64_t serial, char out[HEADERS_MAX])
+{
+    int n = 0;
+    if (load->headers && load->sessions > 0)
+        n = snprintf(out, HEADERS_MAX, REQUEST_HEADERS "Waybill-Session: conversation-%04u\r\n\r\n",
+                     (unsigned)(serial % load->sessions));
+    else if (load->headers)
+        n = snprintf(out, HEADERS_MAX, REQUEST_HEADERS "\r\n");
+    return (size_t)n;
+}
+
 static bool send_slot(struct client *c, unsigned number, int64_t now)
 {
     struct slot *slot = &c->slots[number];
     const struct load *load = c->load;
-    char line[256], token[8];
+    char line[512], token[8], block[HEADERS_MAX];
     *slot = (struct slot){++c->serial, now, true};
     c->open++;
     put_hex(token, number, 4);
-    size_t headers = load->headers ? sizeof(request_headers) - 1 : 0;
+    size_t headers = headers_of(load, slot->serial, block);
     int n;
     if (load->puts)
         n = snprintf(line, sizeof(line), "PUB %s%d-%llu %s%.4s %zu\r\n", load->subject,
                      (int)getpid(), (unsigned long long)slot->serial, c->inbox, token, c->size);
     else if (headers > 0)
         n = snprintf(line, sizeof(line), "HPUB %s %s%.4s %zu %zu\r\n%s", load->subject, c->inbox,
-                     token, headers, headers + c->size, request_headers);
+                     token, headers, headers + c->size, block);
     else
         n = snprintf(line, sizeof(line), "PUB %s %s%.4s %zu\r\n", load->subject, c->inbox, token,
                      c->size);
@@ -136,7 +148,12 @@ static int take(struct client *c, const struct wire_message *m, int64_t now)
     return (int)number;
 }
 
-/* Until the time is over and no reply is outstanding. */
+static bool goes_on(const struct client *c, int64_t now, int64_t end_ns)
+{
+    return now < end_ns || c->serial < c->load->least;
+}
+
+/* Until the time is over, enough was sent, and no reply is outstanding. */
 static void turn(struct client *c, int64_t end_ns)
 {
     struct wire_message m;
@@ -153,7 +170,7 @@ static void turn(struct client *c, int64_t end_ns)
         now = now_ns();
         while (fine && (more = wire_next(&c->wire, &m)) == 1) {
             int number = take(c, &m, now);
-            if (number >= 0 && now < end_ns)
+            if (number >= 0 && goes_on(c, now, end_ns))
                 fine = send_slot(c, (unsigned)number, now);
         }
         fine = fine && more == 0;
@@ -211,11 +228,12 @@ bool load_run(const struct load *load, int port, struct load_result *result)
 
 static bool beat(struct wire *w, int number, int64_t epoch)
 {
-    static const char *const prefixes[] = {BENCH_PREFIX_OFF, BENCH_PREFIX_ON};
+    static const char *const prefixes[] = {BENCH_PREFIX_OFF, BENCH_PREFIX_ON,
+                                           BENCH_PREFIX_SESSIONS};
     char body[160];
     int n = snprintf(body, sizeof(body), "{\"v\":1,\"epoch\":%lld,\"interval_ms\":1000}",
                      (long long)epoch);
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         if (!wire_print(w, "PUB %s.heartbeat.bench.w%d %d\r\n%s\r\n", prefixes[i], number, n, body))
             return false;
     return true;
@@ -249,8 +267,8 @@ void load_serve(int port, int number)
         wire_print(&w,
                    "SUB " BENCH_DIRECT " echo 1\r\nSUB " BENCH_PREFIX_OFF ".worker.bench.w%d 2\r\n"
                    "SUB " BENCH_PREFIX_ON ".worker.bench.w%d 3\r\nSUB " BENCH_PEER_WORKER
-                   "%d 4\r\n",
-                   number, number, number);
+                   "%d 4\r\nSUB " BENCH_PREFIX_SESSIONS ".worker.bench.w%d 5\r\n",
+                   number, number, number, number);
     while (fine) {
         if (now_ns() >= next_beat) {
             fine = beat(&w, number, epoch);
