@@ -116,12 +116,32 @@ static uint64_t fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t load(const unsigned char *at, size_t n)
+static uint64_t load(const unsigned char *at)
 {
-    uint64_t word = 0;
+    uint64_t word;
 
-    memcpy(&word, at, n);
+    memcpy(&word, at, sizeof(word));
     return le64toh(word);
+}
+
+static uint64_t load_half(const unsigned char *at)
+{
+    uint32_t word;
+
+    memcpy(&word, at, sizeof(word));
+    return le32toh(word);
+}
+
+/* The last `rest` of n bytes, 1 to 7, by words of a fixed size that overlap: nothing beyond the
+ * ends is read, and nothing is copied byte by byte. */
+static uint64_t load_rest(const unsigned char *at, size_t rest, size_t n)
+{
+    if (n >= 8)
+        return load(at + rest - 8) >> 8 * (8 - rest);
+    if (rest >= 4)
+        return load_half(at) | load_half(at + rest - 4) << 8 * (rest - 4);
+    return at[0] | (uint64_t)at[rest / 2] << 8 * (rest / 2) |
+           (uint64_t)at[rest - 1] << 8 * (rest - 1);
 }
 
 uint64_t rng_hash(const void *bytes, size_t n, uint64_t seed)
@@ -132,9 +152,9 @@ uint64_t rng_hash(const void *bytes, size_t n, uint64_t seed)
     size_t rest = n;
 
     for (; rest >= 8; at += 8, rest -= 8)
-        h = fold(h ^ load(at, 8) ^ k2, k1) + rotate(h, 23);
+        h = fold(h ^ load(at) ^ k2, k1) + rotate(h, 23);
     if (rest)
-        h = fold(h ^ load(at, rest) ^ k2, k1) + rotate(h, 23);
+        h = fold(h ^ load_rest(at, rest, n) ^ k2, k1) + rotate(h, 23);
     h ^= h >> 32;
     h = fold(h ^ k1, k2 ^ n);
     return h ^ h >> 29;

@@ -346,7 +346,7 @@ struct worker *pool_choose(struct pool *pool, const struct choice *choice, bool 
         pick.rng = &copy;
     }
     pick.key = 0;
-    if (choice->key.len > 0)
+    if (choice->key.len > 0 && pool->options.policy == POLICY_HASH)
         pick.key = rng_hash(choice->key.ptr, choice->key.len, KEY_SEED);
     if (choice->adapter.len > 0)
         return adapter_choose(pool, choice, &pick);

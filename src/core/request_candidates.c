@@ -172,7 +172,8 @@ enum bond request_bond(const struct request *rq, const struct pin *pin, const st
         if (!refused && w->routable)
             return BOND_TRIED;
     }
-    if (!w->routable || (pin->rank >= 0 && (uint32_t)pin->rank >= w->ranks) || is_avoided(rq, w))
+    if (!w->routable || (pin->rank >= 0 && (uint32_t)pin->rank >= w->ranks) ||
+        (rq->recall == RECALL_AVOID && is_avoided(rq, w)))
         return BOND_BROKEN;
     if (request_has_adapter(rq) && !worker_may_serve(w, rq->adapter))
         return BOND_LACKING;

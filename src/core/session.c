@@ -197,7 +197,8 @@ enum session_verdict session_wait_over(struct session_ticket *t, struct session_
 struct session_binding session_bound(const struct session_ticket *t)
 {
     CHECK(t->role == SESSION_USER);
-    return (struct session_binding){span_str(t->session->worker), t->session->rank};
+    return (struct session_binding){span_of(t->session->worker, t->session->worker_len),
+                                    t->session->rank};
 }
 
 enum session_verdict session_broken(struct session_ticket *t, mono now)

@@ -186,6 +186,7 @@ void session_bind(struct session *s, struct span worker, int32_t rank, int64_t e
     session_move(s, SESSION_BOUND);
     memcpy(s->worker, worker.ptr, worker.len);
     s->worker[worker.len] = '\0';
+    s->worker_len = (uint8_t)worker.len;
     count_bound(s);
     s->rank = rank;
     s->epoch = epoch;
@@ -259,15 +260,15 @@ static mono due(const struct session *s)
 {
     mono at = MONO_NEVER;
 
+    if (s->io != IO_NONE && s->state != SESSION_CLAIMING && s->state != SESSION_FOREIGN)
+        return MONO_NEVER; /* the end of the operation looks again */
     if (s->state == SESSION_CLAIMING)
         at = mono_add_ms(s->claimed_at, s->rules->wait_ms);
     else if (s->state == SESSION_FOREIGN && !list_is_empty(&s->waiters))
         at = session_overdue_at(s);
     else if (s->state == SESSION_BOUND)
         at = mono_min(s->users ? MONO_NEVER : session_expiry(s), session_renewal(s));
-    return s->io == IO_NONE || s->state == SESSION_CLAIMING || s->state == SESSION_FOREIGN
-               ? at
-               : MONO_NEVER; /* the end of the operation looks again */
+    return at;
 }
 
 /* ---- where it is ---- */
@@ -304,16 +305,15 @@ void session_forget(struct session *s)
     slab_give(table->slab, s->handle);
 }
 
+/* Though nothing is to be done in the bucket now. */
 static bool is_needed(const struct session *s)
 {
-    enum session_effect_kind kind;
-
-    if (s->owner || !list_is_empty(&s->waiters) || s->users || s->io != IO_NONE ||
-        session_next_effect(s, &kind))
+    if (s->state == SESSION_BOUND || s->owner || !list_is_empty(&s->waiters) || s->users ||
+        s->io != IO_NONE)
         return true;
     if (s->state == SESSION_ABSENT) /* the key is still to go */
         return s->remove && s->table->up && (s->doubt || s->known_hold != SESSION_HOLDS_NOTHING);
-    return s->state == SESSION_BOUND;
+    return false;
 }
 
 /* Ends each event. */
@@ -321,27 +321,31 @@ void session_after(struct session *s)
 {
     struct sessions *table = s->table;
     enum session_effect_kind kind;
+    bool has_effect;
+    mono at;
 
     if (s->state == SESSION_CLAIMING && !s->doubt && s->io == IO_NONE && s->known_mine &&
         s->known_hold == SESSION_HOLDS_INIT)
         own(s);
     if (s->state == SESSION_BOUND && !s->doubt && s->io == IO_NONE)
         session_admit_waiters(s); /* they waited for the bucket's word */
-    if (!is_needed(s)) {
+    has_effect = session_next_effect(s, &kind);
+    if (!has_effect && !is_needed(s)) {
         session_forget(s);
         return;
     }
+    at = due(s);
     if (s->state == SESSION_BOUND && s->users == 0 && list_is_empty(&s->waiters))
         put_on(&table->idle, &s->idle);
     else
         take_off(&s->idle);
-    if (session_next_effect(s, &kind))
+    if (has_effect)
         put_on(&table->outbox, &s->outbox);
-    if (!mono_is_never(due(s)) || s->clock.slot) {
-        /* The heap holds as many as the table. Without memory for it the next event arms it. */
-        if (deadline_set(table->clocks, &s->clock, due(s)) != WB_OK)
-            session_note(table, SESSION_COUNT_FAILED);
-    }
+    /* One that is armed for nothing stays, since most sessions need it again with the next event;
+     * it comes up in vain at worst. The heap holds as many as the table; without memory for it the
+     * next event arms it. */
+    if (!mono_is_never(at) && deadline_set(table->clocks, &s->clock, at) != WB_OK)
+        session_note(table, SESSION_COUNT_FAILED);
 }
 
 void sessions_all(struct sessions *table, void (*fn)(void *arg, void *session))

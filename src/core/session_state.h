@@ -24,10 +24,11 @@ struct bindings {
 struct session {
     unsigned magic;
     uint8_t state, io, io_kind, io_hold, known_hold, tries;
-    bool known_mine;  /* written under this router's id */
-    bool doubt;       /* what is known may be wrong */
-    bool broken;      /* owned to replace the binding that `worker` still names */
-    bool remove;      /* absent, and the key should be too */
+    bool known_mine; /* written under this router's id */
+    bool doubt;      /* what is known may be wrong */
+    bool broken;     /* owned to replace the binding that `worker` still names */
+    bool remove;     /* absent, and the key should be too */
+    uint8_t worker_len;
     uint32_t binding; /* number of the present one, from 1 */
     uint32_t known_binding, io_binding;
     uint32_t reading; /* the last reading of the bucket that told of it */

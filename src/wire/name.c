@@ -5,12 +5,21 @@
 /* What a byte may be part of, looked up once per byte: these checks stand on the hot path. */
 enum { IN_ID = 1, IN_REQUEST_ID = 2 };
 
+static const unsigned char classes[256] = {
+    ['A'] = 3, ['B'] = 3, ['C'] = 3, ['D'] = 3, ['E'] = 3, ['F'] = 3, ['G'] = 3, ['H'] = 3,
+    ['I'] = 3, ['J'] = 3, ['K'] = 3, ['L'] = 3, ['M'] = 3, ['N'] = 3, ['O'] = 3, ['P'] = 3,
+    ['Q'] = 3, ['R'] = 3, ['S'] = 3, ['T'] = 3, ['U'] = 3, ['V'] = 3, ['W'] = 3, ['X'] = 3,
+    ['Y'] = 3, ['Z'] = 3, ['a'] = 3, ['b'] = 3, ['c'] = 3, ['d'] = 3, ['e'] = 3, ['f'] = 3,
+    ['g'] = 3, ['h'] = 3, ['i'] = 3, ['j'] = 3, ['k'] = 3, ['l'] = 3, ['m'] = 3, ['n'] = 3,
+    ['o'] = 3, ['p'] = 3, ['q'] = 3, ['r'] = 3, ['s'] = 3, ['t'] = 3, ['u'] = 3, ['v'] = 3,
+    ['w'] = 3, ['x'] = 3, ['y'] = 3, ['z'] = 3, ['0'] = 3, ['1'] = 3, ['2'] = 3, ['3'] = 3,
+    ['4'] = 3, ['5'] = 3, ['6'] = 3, ['7'] = 3, ['8'] = 3, ['9'] = 3, ['-'] = 3, ['_'] = 3,
+    ['='] = 2, ['.'] = 2,
+};
+
 static unsigned char_class(unsigned char c)
 {
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-        c == '-')
-        return IN_ID | IN_REQUEST_ID;
-    return c == '=' || c == '.' ? IN_REQUEST_ID : 0;
+    return classes[c];
 }
 
 bool name_is_id(struct span name)
@@ -52,9 +61,11 @@ bool name_is_long(struct span name)
 size_t name_to_key(struct span name, char *out, size_t size)
 {
     static const char hex[] = "0123456789ABCDEF";
-    size_t n = 0;
+    size_t n = 0, most = name.len < size ? name.len : size;
 
-    for (size_t i = 0; i < name.len; i++) {
+    for (; n < most && char_class((unsigned char)name.ptr[n]) & IN_ID; n++)
+        out[n] = name.ptr[n]; /* most names are plain all through */
+    for (size_t i = n; i < name.len; i++) {
         unsigned char c = (unsigned char)name.ptr[i];
         bool plain = char_class(c) & IN_ID;
 

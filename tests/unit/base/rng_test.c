@@ -84,6 +84,10 @@ START_TEST(the_hash_never_changes)
     ck_assert_uint_eq(rng_hash("", 0, 0), 0xab6c3a4c7281e366u);
     ck_assert_uint_eq(rng_hash("a", 1, 0), 0xd4056289f0532a95u);
     ck_assert_uint_eq(rng_hash("worker-17", 9, 0), 0xd56bcfbf08198399u);
+    ck_assert_uint_eq(rng_hash("ab", 2, 7), 0xe3434f6d68285ebfu);
+    ck_assert_uint_eq(rng_hash("abc", 3, 7), 0x7521dc1b45db053au);
+    ck_assert_uint_eq(rng_hash("abcd", 4, 7), 0x13cf887a27dda208u);
+    ck_assert_uint_eq(rng_hash("abcdefg", 7, 7), 0x7c8b8ebf5fea3899u);
     ck_assert_uint_eq(rng_hash("the quick brown fox jumps", 25, 42), 0xb533231e62ebaaeu);
 }
 END_TEST
