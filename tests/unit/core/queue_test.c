@@ -586,6 +586,38 @@ START_TEST(who_waits_for_a_holder_does_not_keep_others_from_a_worker_with_a_slot
 }
 END_TEST
 
+/* Who is to load it refused; the next best is busy. Whoever of the two is free first serves it. */
+START_TEST(who_was_refused_by_the_loader_waits_for_it_and_for_the_next_best)
+{
+    for (int first = 0; first < 2; first++) {
+        struct worker *best, *next_best;
+        struct next next;
+
+        open_pool_as(MANY, true);
+        params.adapter = SPAN_LIT("x");
+        beat_holding("a", WORKER_READY, false, 1, 0);
+        beat_holding("b", WORKER_READY, false, 1, 0);
+        ck_assert_int_eq(ask(0, PRIORITY_NORMAL), NEXT_SEND);
+        best = rqs[0].charge.worker;
+        next_best = pool_find(pool, strcmp(best->id, "a") == 0 ? SPAN_LIT("b") : SPAN_LIT("a"));
+        beat_holding(next_best->id, WORKER_BUSY, false, 1, 0);
+        next = request_failed(&rqs[0], CAUSE_REFUSED, 2000, now);
+        ck_assert_int_eq(next.kind, NEXT_PAUSE);
+        now = next.at;
+        ck_assert_int_eq(request_choose(&rqs[0], NULL, (mono){0}, now).kind, NEXT_QUEUE);
+        ck_assert_int_eq(turn(), -1);
+        if (first == 0)
+            beat_holding(next_best->id, WORKER_READY, false, 1, 0);
+        else
+            now = mono_add_ms(now, 2000);
+        registry_run(registry, now);
+        ck_assert_int_eq(turn(), 0);
+        ck_assert_ptr_eq(rqs[0].charge.worker, first == 0 ? next_best : best);
+        end_all();
+    }
+}
+END_TEST
+
 START_TEST(a_rank_that_goes_is_not_waited_for)
 {
     beat_holding("a", WORKER_BUSY, false, 0, 2);
@@ -738,6 +770,7 @@ int main(void)
                    a_holder_that_drops_the_adapter_by_a_heartbeat_leaves_nobody_waiting_in_vain);
     tcase_add_test(tests, where_the_last_holder_drops_it_a_free_worker_with_a_slot_is_woken);
     tcase_add_test(tests, who_waits_for_a_holder_does_not_keep_others_from_a_worker_with_a_slot);
+    tcase_add_test(tests, who_was_refused_by_the_loader_waits_for_it_and_for_the_next_best);
     tcase_add_test(tests, a_rank_that_goes_is_not_waited_for);
     tcase_add_test(
         tests,
