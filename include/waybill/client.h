@@ -19,6 +19,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default) /* what is public, whatever the including program hides */
+#endif
 
 typedef struct wb_result wb_result;
 
@@ -86,6 +89,9 @@ void wb_result_each_header(const wb_result *result,
                            void (*fn)(void *arg, const char *name, const char *value), void *arg);
 void wb_result_destroy(wb_result *result); /* takes NULL */
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default) /* what is public, whatever the including program hides */
+#endif
 
 typedef enum wb_status {
     WB_OK = 0,
@@ -60,6 +63,9 @@ bool wb_status_retryable(wb_status status);
 /* The router error of that name, WB_INVALID if there is none; NULL gives WB_INVALID. */
 wb_status wb_status_from_name(const char *name);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -21,6 +21,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default) /* what is public, whatever the including program hides */
+#endif
 
 typedef struct wb_worker wb_worker;
 typedef struct wb_task wb_task;
@@ -112,6 +115,9 @@ void wb_task_drop(wb_task *task);
  * client shall know it. */
 void wb_task_skip(wb_task *task);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif
