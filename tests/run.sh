@@ -62,6 +62,11 @@ fail() {
     failures+=("$1")
 }
 
+skip() { # name, why
+    skipped=$((skipped + 1))
+    printf 'skip  %s: %s\n' "$1" "$2"
+}
+
 # One check: its output is shown only if it fails.
 check() {
     local name=$1 log
@@ -138,6 +143,13 @@ lint() {
     check "lint: functions, calls, names" "$PYTHON" tests/lint/functions.py
     check "lint: clang-format" tests/lint/format.sh
     check "lint: cppcheck" tests/lint/cppcheck.sh
+    check "lint: each public function has a comment and an example" "$PYTHON" tests/lint/reference.py
+    if command -v doxygen >/dev/null; then
+        mkdir -p build/doc
+        check "lint: reference of libwaybill" doxygen include/waybill/Doxyfile
+    else
+        skip "lint: reference of libwaybill" "there is no doxygen"
+    fi
     [ "$quick" = yes ] || check "lint: clang-tidy" "$PYTHON" tests/lint/tidy.py
 }
 

@@ -5,6 +5,20 @@
 #include "client/message.h"
 #include "wire/headers.h"
 
+static void read_trouble(wb_result *result)
+{
+    size_t len;
+    const void *data = wb_result_data(result, &len);
+    if (len == 0 || message_get(result->message, H_ERROR) == NULL)
+        return;
+    struct error_brief *trouble = malloc(sizeof(*trouble));
+    if (trouble != NULL && error_body_decode(span_of(data, len), trouble) != WB_OK) {
+        free(trouble);
+        trouble = NULL;
+    }
+    result->trouble = trouble;
+}
+
 wb_result *result_create(natsMsg *message)
 {
     wb_result *result = calloc(1, sizeof(*result));
@@ -13,6 +27,7 @@ wb_result *result_create(natsMsg *message)
         return NULL;
     }
     result->message = message;
+    read_trouble(result);
     return result;
 }
 
@@ -21,10 +36,11 @@ void wb_result_destroy(wb_result *result)
     if (result == NULL)
         return;
     natsMsg_Destroy(result->message);
+    free(result->trouble);
     free(result);
 }
 
-wb_status result_status(const wb_result *result)
+wb_status wb_result_status(const wb_result *result)
 {
     const char *name = message_get(result->message, H_ERROR);
     if (name == NULL)
@@ -82,6 +98,34 @@ int wb_result_code(const wb_result *result)
 const char *wb_result_error_text(const wb_result *result)
 {
     return message_get(result->message, H_SERVICE_ERROR);
+}
+
+const char *wb_result_message(const wb_result *result)
+{
+    return result->trouble != NULL ? result->trouble->message : wb_result_error_text(result);
+}
+
+static const char *text_or_null(const char *text)
+{
+    return *text != '\0' ? text : NULL;
+}
+
+const char *wb_result_scope(const wb_result *result)
+{
+    return result->trouble != NULL ? text_or_null(result->trouble->scope) : NULL;
+}
+
+unsigned wb_result_tried_count(const wb_result *result)
+{
+    return result->trouble != NULL ? result->trouble->count : 0;
+}
+
+wb_tried wb_result_tried(const wb_result *result, unsigned index)
+{
+    if (index >= wb_result_tried_count(result))
+        return (wb_tried){NULL, NULL};
+    return (wb_tried){text_or_null(result->trouble->attempts[index].worker),
+                      result->trouble->attempts[index].cause};
 }
 
 int64_t wb_result_retry_after_ms(const wb_result *result)

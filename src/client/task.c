@@ -28,6 +28,7 @@ struct wb_task *task_create(struct wb_worker *w, natsMsg *message)
     task->message = message;
     task->reply = natsMsg_GetReply(message);
     task->router = -1;
+    task->received = clock_mono();
     atomic_init(&task->refs, 1);
     atomic_fetch_add(&w->refs, 1);
     return task;
@@ -219,6 +220,13 @@ int64_t wb_task_resume_from(const wb_task *task)
 int64_t wb_task_deadline_ms(const wb_task *task)
 {
     return message_get_int(task->message, H_DEADLINE_MS, -1);
+}
+
+int64_t wb_task_left_ms(const wb_task *task)
+{
+    int64_t then = wb_task_deadline_ms(task);
+    int64_t left = then - mono_diff_us(clock_mono(), task->received) / 1000;
+    return then < 0 ? -1 : left > 0 ? left : 0;
 }
 
 const char *wb_task_header(const wb_task *task, const char *name)

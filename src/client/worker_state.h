@@ -25,6 +25,7 @@ struct wb_task {
     const char *reply; /* NULL: the answer has nowhere to go */
     int64_t sent;      /* the number of the last message of the stream */
     int router;        /* its place in worker->routers, -1: none */
+    mono received;
     atomic_bool cancelled;
     atomic_int refs;
     void *user;

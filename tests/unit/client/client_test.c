@@ -198,6 +198,153 @@ START_TEST(a_stream_that_broke_off_has_the_routers_status)
 }
 END_TEST
 
+#define BODY                                                                                       \
+    "{\"error\":\"overloaded\",\"message\":\"all are busy\",\"request_id\":\"r\",\"attempts\":["   \
+    "{\"worker\":\"w1\",\"cause\":\"refused\"},{\"worker\":null,\"cause\":\"lost\"}],\"scope\":"   \
+    "\"adapter\"}"
+
+static void check_details(const wb_result *r)
+{
+    ck_assert_str_eq(wb_result_message(r), "all are busy");
+    ck_assert_str_eq(wb_result_scope(r), "adapter");
+    ck_assert_uint_eq(wb_result_tried_count(r), 2);
+    ck_assert_str_eq(wb_result_tried(r, 0).worker, "w1");
+    ck_assert_str_eq(wb_result_tried(r, 0).cause, "refused");
+    ck_assert_ptr_null(wb_result_tried(r, 1).worker);
+    ck_assert_str_eq(wb_result_tried(r, 1).cause, "lost");
+    ck_assert_ptr_null(wb_result_tried(r, 2).cause);
+}
+
+START_TEST(an_error_tells_its_details_and_a_forwarded_refusal_has_none)
+{
+    static const struct line body[] = {{.data = BODY, .error = "overloaded", .code = "429"}};
+    static const struct line refusal[] = {{.data = "later", .error = "overloaded", .code = "429"}};
+    static const struct line newer[] = {{.data = "{}", .error = "never_heard_of", .code = "418"}};
+    wb_result *r;
+    natsSubscription *sub = play(body, 1);
+    ck_assert_int_eq(wb_request(nc, "ask", "x", 1, NULL, &r), WB_OVERLOADED);
+    ck_assert_int_eq(wb_result_status(r), WB_OVERLOADED);
+    check_details(r);
+    wb_result_destroy(r);
+    stop(sub);
+    sub = play(refusal, 1);
+    ck_assert_int_eq(wb_request(nc, "ask", "x", 1, NULL, &r), WB_OVERLOADED);
+    ck_assert_ptr_null(wb_result_message(r));
+    ck_assert_ptr_null(wb_result_scope(r));
+    ck_assert_uint_eq(wb_result_tried_count(r), 0);
+    wb_result_destroy(r);
+    stop(sub);
+    sub = play(newer, 1);
+    ck_assert_int_eq(wb_request(nc, "ask", "x", 1, NULL, &r), WB_INTERNAL);
+    wb_result_destroy(r);
+    stop(sub);
+}
+END_TEST
+
+START_TEST(a_stream_is_read_message_by_message)
+{
+    static const struct line lines[] = {{.data = "a", .seq = "1"},
+                                        {.data = "b", .seq = "2"},
+                                        {.data = "", .seq = "3", .outcome = "done", .count = "2"}};
+    natsSubscription *sub = play(lines, 3);
+    wb_stream *stream;
+    wb_result *m;
+    size_t len;
+    ck_assert_int_eq(wb_stream_open(nc, "ask", "x", 1, NULL, &stream), WB_OK);
+    for (int64_t i = 1; i <= 2; i++) {
+        ck_assert_int_eq(wb_stream_next(stream, BOUND_MS, &m), WB_OK);
+        ck_assert_int_eq(((const char *)wb_result_data(m, &len))[0], "ab"[i - 1]);
+        ck_assert_int_eq(wb_stream_count(stream), i);
+        ck_assert_ptr_null(wb_stream_end(stream));
+        wb_result_destroy(m);
+    }
+    for (int i = 0; i < 2; i++) { /* and the end again */
+        ck_assert_int_eq(wb_stream_next(stream, -1, &m), WB_OK);
+        ck_assert_ptr_null(m);
+        ck_assert_str_eq(wb_result_outcome(wb_stream_end(stream)), "done");
+    }
+    wb_stream_close(stream);
+    wb_stream_close(NULL);
+    stop(sub);
+}
+END_TEST
+
+START_TEST(a_wait_that_runs_out_leaves_the_stream_as_it_was)
+{
+    natsSubscription *sub = play(NULL, 0);
+    wb_stream *stream;
+    wb_result *m;
+    char reply[WB_SUBJECT_MAX + 1];
+    ck_assert_int_eq(wb_reply_subject(NULL, reply), WB_OK);
+    const wb_request_options o = {.reply_subject = reply};
+    ck_assert_int_eq(wb_stream_open(nc, "ask", "x", 1, &o, &stream), WB_OK);
+    ck_assert_int_eq(wb_stream_next(stream, 0, &m), WB_TIMED_OUT);
+    ck_assert_int_eq(wb_stream_next(stream, 20, &m), WB_TIMED_OUT);
+    ck_assert_ptr_null(m);
+    natsMsg *out = NULL;
+    natsMsg_Create(&out, reply, NULL, "a", 1);
+    set(out, "Waybill-Seq", "1");
+    ck_assert_int_eq(natsConnection_PublishMsg(nc, out), NATS_OK);
+    natsMsg_Destroy(out);
+    ck_assert_int_eq(wb_stream_next(stream, BOUND_MS, &m), WB_OK);
+    ck_assert_ptr_nonnull(m);
+    wb_result_destroy(m);
+    wb_stream_close(stream);
+    stop(sub);
+}
+END_TEST
+
+START_TEST(a_hole_stays_a_hole_and_tells_what_came_before)
+{
+    static const struct line lines[] = {{.data = "a", .seq = "1"},
+                                        {.data = "c", .seq = "3"},
+                                        {.data = "", .seq = "4", .outcome = "done", .count = "3"}};
+    natsSubscription *sub = play(lines, 3);
+    wb_stream *stream;
+    wb_result *m;
+    ck_assert_int_eq(wb_stream_open(nc, "ask", "x", 1, NULL, &stream), WB_OK);
+    ck_assert_int_eq(wb_stream_next(stream, -1, &m), WB_OK);
+    wb_result_destroy(m);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(wb_stream_next(stream, -1, &m), WB_HOLE);
+        ck_assert_ptr_null(m);
+    }
+    ck_assert_int_eq(wb_stream_count(stream), 1);
+    ck_assert_ptr_null(wb_stream_end(stream));
+    wb_stream_close(stream);
+    stop(sub);
+    ck_assert_int_eq(wb_stream_open(nc, "nobody.there", "x", 1, NULL, &stream), WB_OK);
+    ck_assert_int_eq(wb_stream_next(stream, -1, &m), WB_NOT_FOUND);
+    wb_stream_close(stream);
+    ck_assert_int_eq(wb_stream_open(nc, "a b", "x", 1, NULL, &stream), WB_INVALID);
+    ck_assert_ptr_null(stream);
+}
+END_TEST
+
+START_TEST(a_streams_end_has_the_details_of_the_error_before_it)
+{
+    static const struct line lines[] = {
+        {.data = BODY, .seq = "1", .error = "overloaded", .code = "429"},
+        {.data = "",
+         .seq = "2",
+         .outcome = "error",
+         .count = "0",
+         .error = "overloaded",
+         .code = "429"}};
+    natsSubscription *sub = play(lines, 2);
+    wb_stream *stream;
+    wb_result *m;
+    ck_assert_int_eq(wb_stream_open(nc, "ask", "x", 1, NULL, &stream), WB_OK);
+    ck_assert_int_eq(wb_stream_next(stream, -1, &m), WB_OK);
+    ck_assert_int_eq(wb_result_status(m), WB_OVERLOADED);
+    wb_result_destroy(m);
+    ck_assert_int_eq(wb_stream_next(stream, -1, &m), WB_OVERLOADED);
+    check_details(wb_stream_end(stream));
+    wb_stream_close(stream);
+    stop(sub);
+}
+END_TEST
+
 START_TEST(a_callback_may_leave_the_stream)
 {
     static const struct line lines[] = {{.data = "!", .seq = "1"}, {.data = "b", .seq = "2"}};
@@ -245,6 +392,13 @@ START_TEST(a_cancel_names_the_reply_subject)
     natsMsg *m = next_message(sub);
     ck_assert_str_eq(header(m, "Waybill-Reply"), reply);
     natsMsg_Destroy(m);
+    /* its client may listen below its own inbox prefix only */
+    ck_assert_int_eq(wb_reply_subject("mine.own", reply), WB_OK);
+    ck_assert_int_eq(wb_cancel(nc, NULL, "s", "r-1", reply, 50), WB_NOT_FOUND);
+    m = next_message(sub);
+    ck_assert_int_eq(strncmp(natsMsg_GetReply(m), "mine.own.", 9), 0);
+    ck_assert_str_ne(natsMsg_GetReply(m), reply);
+    natsMsg_Destroy(m);
     stop(sub);
 }
 END_TEST
@@ -256,6 +410,11 @@ int main(void)
                                   a_whole_stream_is_fine,
                                   a_gap_a_repeat_or_a_wrong_count_is_a_hole,
                                   a_stream_that_broke_off_has_the_routers_status,
+                                  an_error_tells_its_details_and_a_forwarded_refusal_has_none,
+                                  a_stream_is_read_message_by_message,
+                                  a_wait_that_runs_out_leaves_the_stream_as_it_was,
+                                  a_hole_stays_a_hole_and_tells_what_came_before,
+                                  a_streams_end_has_the_details_of_the_error_before_it,
                                   a_callback_may_leave_the_stream,
                                   nothing_malformed_is_sent,
                                   a_cancel_names_the_reply_subject};

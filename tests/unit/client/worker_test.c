@@ -382,6 +382,33 @@ static void *answer_held(void *arg)
     return NULL;
 }
 
+START_TEST(the_time_left_runs)
+{
+    wb_worker *w = worker_with(on_keep);
+    natsMsg *m = NULL;
+    ck_assert_int_eq(natsMsg_Create(&m, "waybill.worker.s.w", NULL, "hello", 5), NATS_OK);
+    natsMsgHeader_Set(m, "Waybill-Deadline-Ms", "500");
+    ck_assert_int_eq(natsConnection_PublishMsg(nc, m), NATS_OK);
+    natsMsg_Destroy(m);
+    wb_task *task = wait_held(0);
+    ck_assert_int_eq(wb_task_deadline_ms(task), 500);
+    int64_t left = wb_task_left_ms(task);
+    ck_assert(left >= 0 && left <= 500);
+    while (wb_task_left_ms(task) > 0) /* it ends, and never goes up or below 0 */
+        ck_assert_int_le(wb_task_left_ms(task), left);
+    ck_assert_int_eq(wb_task_left_ms(task), 0);
+    wb_task_drop(task);
+    pthread_mutex_lock(&lock);
+    held = NULL;
+    pthread_mutex_unlock(&lock);
+    request("r-2");
+    task = wait_held(0);
+    ck_assert_int_eq(wb_task_left_ms(task), -1);
+    wb_task_drop(task);
+    wb_worker_destroy(w);
+}
+END_TEST
+
 START_TEST(drain_says_draining_finishes_and_leaves_last)
 {
     struct heartbeat hb;
@@ -458,6 +485,7 @@ int main(void)
         no_load_is_told_between_where_the_window_is_the_interval,
         after_an_announce_the_next_heartbeat_tells_all_even_if_it_is_for_the_load,
         a_cancel_finds_its_attempt_only,
+        the_time_left_runs,
         drain_says_draining_finishes_and_leaves_last,
         a_task_outlives_its_worker_and_says_closed,
         bad_names_and_numbers_are_refused};
