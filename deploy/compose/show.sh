@@ -48,7 +48,8 @@ begin() { # the script's own words
 }
 
 up() {
-    quietly up -d --build
+    quietly build router${1:-} # all services share the image
+    quietly up -d
     clients=$("${compose[@]}" ps -q client)
 }
 
