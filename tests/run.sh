@@ -2,9 +2,11 @@
 # Builds Waybill and runs every test there is. Ends with the line `N passed, N failed, N skipped`; exit 1 if anything failed.
 #
 #   tests/run.sh                  everything: lint, unit, model and golden tests on three builds, end-to-end tests on each
-#                                 nats-server found (and once under each sanitizer), fuzz targets, schemas
-#   tests/run.sh --quick          the release build only, the end-to-end tests on one server, no fuzzing, no clang-tidy
-#   tests/run.sh --only PATTERN   only the ctest and end-to-end tests whose name holds PATTERN
+#                                 nats-server found (and once under each sanitizer), fuzz targets, schemas, and, where a
+#                                 Docker engine is, the projects of deploy/compose
+#   tests/run.sh --quick          the release build only, the end-to-end tests on one server, no fuzzing, no clang-tidy,
+#                                 no containers
+#   tests/run.sh --only PATTERN   only the tests (ctest, end-to-end, containers) whose name holds PATTERN
 #   tests/run.sh --no-install     do not look for missing packages
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -24,7 +26,7 @@ while [ $# -gt 0 ]; do
         ;;
     --only=*) only=${1#--only=} ;;
     -h | --help)
-        sed -n '2,8s/^# \{0,1\}//p' "$0"
+        sed -n '2,10s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *)
@@ -116,14 +118,14 @@ ctests() { # preset
     fi
 }
 
-e2e() { # name, arguments of run.py
-    local name=$1 summary=$logs/e2e-$1.json
+# A runner that takes --only and leaves its counts in a file.
+counted() { # name, command ...
+    local name=$1 summary=$logs/$1.json
     shift
-    say "end-to-end tests ($name)"
     rm -f "$summary"
-    "$PYTHON" tests/e2e/run.py --summary "$summary" ${only:+--only "$only"} "$@" | tee "$logs/e2e-$name.log"
+    "$@" --summary "$summary" ${only:+--only "$only"} | tee "$logs/$name.log"
     if [ ! -s "$summary" ]; then
-        fail "e2e $name did not run"
+        fail "$name did not run"
         return 1
     fi
     read -r good bad left < <("$PYTHON" -c 'import json,sys
@@ -132,9 +134,21 @@ s = json.load(open(sys.argv[1])); print(s["passed"], s["failed"], s["skipped"])'
     skipped=$((skipped + left))
     if [ "$bad" -ne 0 ]; then
         while read -r one; do
-            fail "e2e $name: $one"
-        done < <(sed -n 's/^failed: //p' "$logs/e2e-$name.log")
+            fail "$name: $one"
+        done < <(sed -n 's/^failed: //p' "$logs/$name.log")
     fi
+}
+
+e2e() { # name, arguments of run.py
+    local name=$1
+    shift
+    say "end-to-end tests ($name)"
+    counted "e2e-$name" "$PYTHON" tests/e2e/run.py "$@"
+}
+
+containers() {
+    say "containers"
+    counted containers "$PYTHON" tests/containers/run.py
 }
 
 lint() {
@@ -183,6 +197,7 @@ if [ "$quick" = yes ]; then
     finish
 fi
 e2e release --bin build/release/bin
+containers
 for preset in asan tsan; do
     if build "$preset"; then
         ctests "$preset"

@@ -6,6 +6,7 @@ import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NEWER = "github.com/nats-io/nats-server/v2@v2.15.2"
+TOOL = "github.com/nats-io/natscli/nats@v0.5.0"
 GOBIN = os.path.join(ROOT, "build", "gobin")
 
 
@@ -18,18 +19,27 @@ def version_of(path):
     return match.group(1) if match else None
 
 
-def build_newer():
-    """Builds a newer server where Go is present and can. Says what happened; never fails the caller."""
+def go_build(module, name):
+    """build/gobin/<name>, built if it is not there and Go is present and can; else None. Never fails the caller."""
     go = shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local/go/bin/go") else None)
-    target = os.path.join(GOBIN, "nats-server")
+    target = os.path.join(GOBIN, name)
     if os.path.exists(target):
         return target
     if not go:
         return None
     os.makedirs(GOBIN, exist_ok=True)
     env = dict(os.environ, GOBIN=GOBIN)
-    done = subprocess.run([go, "install", NEWER], env=env, capture_output=True, text=True, cwd="/")
+    done = subprocess.run([go, "install", module], env=env, capture_output=True, text=True, cwd="/")
     return target if done.returncode == 0 and os.path.exists(target) else None
+
+
+def build_newer():
+    return go_build(NEWER, "nats-server")
+
+
+def find_tool():
+    """The `nats` program, or None."""
+    return shutil.which("nats") or go_build(TOOL, "nats")
 
 
 def find(build=False):
