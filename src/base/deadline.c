@@ -107,16 +107,12 @@ static wb_status grow(struct deadlines *heap)
     return WB_OK;
 }
 
-wb_status deadline_set(struct deadlines *heap, struct deadline *d, mono due)
+wb_status deadline_move(struct deadlines *heap, struct deadline *d, mono due)
 {
     wb_status status;
 
     if (mono_is_never(due)) {
         deadline_cancel(heap, d);
-        return WB_OK;
-    }
-    if (d->slot && d->key.us <= due.us) {
-        d->due = due;
         return WB_OK;
     }
     if (!d->slot) {

@@ -22,8 +22,16 @@ struct deadlines;
 struct deadlines *deadlines_create(unsigned max);
 void deadlines_destroy(struct deadlines *heap); /* takes NULL */
 void deadline_init(struct deadline *d, void (*fire)(struct deadline *self, mono now));
-WB_MUST_USE wb_status deadline_set(struct deadlines *heap, struct deadline *d,
-                                   mono due);                     /* MONO_NEVER cancels */
+/* Of deadline_set: all but the common case. */
+WB_MUST_USE wb_status deadline_move(struct deadlines *heap, struct deadline *d, mono due);
+static inline WB_MUST_USE wb_status deadline_set(struct deadlines *heap, struct deadline *d,
+                                                 mono due) /* MONO_NEVER cancels */
+{
+    if (d->slot == 0 || due.us < d->key.us || mono_is_never(due))
+        return deadline_move(heap, d, due);
+    d->due = due;
+    return WB_OK;
+}
 void deadline_cancel(struct deadlines *heap, struct deadline *d); /* idempotent */
 /* Fires all that are due, each disarmed first; a callback may set or cancel any deadline. At most
  * `budget` callbacks a call. */

@@ -123,7 +123,7 @@ void *slab_take(struct slab *slab, uint64_t *handle)
     slab->used++;
     *handle = handle_of(number, slot);
     object = object_at(slab, number);
-    return memset(object, 0, slab->zeroed);
+    return slab->zeroed > 0 ? memset(object, 0, slab->zeroed) : object;
 }
 
 void *slab_get(const struct slab *slab, uint64_t handle)

@@ -231,7 +231,7 @@ static void watch(struct adapter *adapter, struct holding *h)
     adapter->routable += w->routable;
     adapter->free += w->free;
     if (policy->joined != NULL)
-        policy->joined(adapter->policy_state, h->index, span_of(w->id, w->priv->id_len));
+        policy->joined(adapter->policy_state, h->index, worker_name(w));
     tell(adapter, h, &item);
     mark(adapter, h, w->overloaded_until.us);
 }
@@ -594,10 +594,12 @@ bool holdings_prepare(struct holdings_plan *plan, struct pool *pool, struct work
         half = half_create();
         if (half == NULL)
             return false;
-        if (w != NULL)
+        if (w != NULL) {
             w->priv->adapters = half;
-        else
+            w->holds = true;
+        } else {
             plan->half = half;
+        }
     }
     if (count + had == 0)
         return true;
@@ -642,6 +644,7 @@ void holdings_commit(struct holdings_plan *plan, struct worker *w)
     plan->half = NULL;
     if (half == NULL)
         return;
+    w->holds = true;
     while (i < half->count || k < plan->count) {
         struct holding *old = i < half->count ? half->holdings[i] : NULL;
         struct planned *next = k < plan->count ? &plan->planned[k] : NULL;
@@ -699,6 +702,7 @@ void holdings_fini(struct worker *w)
     free(w->priv->adapters->holdings);
     free(w->priv->adapters);
     w->priv->adapters = NULL;
+    w->holds = false;
 }
 
 void holdings_changed(struct worker *w, const struct policy_item *item, bool was_routable,

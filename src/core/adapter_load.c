@@ -68,7 +68,7 @@ struct contest {
 
 static void enter(struct contest *contest, struct worker *w)
 {
-    uint64_t score = rng_hash(w->id, w->priv->id_len, contest->adapter);
+    uint64_t score = rng_hash(w->id, w->id_len, contest->adapter);
 
     for (unsigned i = 0; i < contest->tried_count; i++)
         if (contest->tried[i] == w)

@@ -16,19 +16,29 @@
 #include "base/check.h"
 #include "core/pool.h"
 
-static void publish(struct worker *w, mono now)
+/* Adapters and those that wait: most workers have neither. */
+static __attribute__((noinline)) void publish_more(struct worker *w, const struct policy_item *item,
+                                                   bool was_routable, bool was_free, mono now)
+{
+    if (w->holds)
+        holdings_changed(w, item, was_routable, was_free);
+    if (w->pool->queue.count == 0)
+        return;
+    queue_worker_changed(w, now);
+    if (was_routable && !item->routable) {
+        queue_worker_told(w);
+        queue_pool_shrank(w->pool);
+    }
+}
+
+/* On the way of each request, twice. */
+static inline void publish(struct worker *w, mono now)
 {
     struct pool *pool = w->pool;
-    struct policy_item item;
     bool routable = w->candidate || w == pool->last_resort;
     bool is_free = routable && worker_has_room(w, 0, now);
     bool was_routable = w->routable, was_free = w->free;
-
-    pool->routable += (uint32_t)routable - (uint32_t)w->routable;
-    pool->free += (uint32_t)is_free - (uint32_t)w->free;
-    w->routable = routable;
-    w->free = is_free;
-    item = (struct policy_item){
+    struct policy_item item = {
         .index = w->index,
         .weight = w->weight,
         .load = worker_load(w),
@@ -36,16 +46,16 @@ static void publish(struct worker *w, mono now)
         .free = is_free,
         .cpu = w->cpu,
     };
-    pool->policy->changed(pool->policy_state, &item);
-    if (w->priv->adapters != NULL)
-        holdings_changed(w, &item, was_routable, was_free);
-    if (pool->queue.count == 0)
-        return;
-    queue_worker_changed(w, now);
-    if (was_routable && !routable) {
-        queue_worker_told(w);
-        queue_pool_shrank(pool);
+
+    if (routable != was_routable || is_free != was_free) {
+        pool->routable += (uint32_t)routable - (uint32_t)was_routable;
+        pool->free += (uint32_t)is_free - (uint32_t)was_free;
+        w->routable = routable;
+        w->free = is_free;
     }
+    pool->policy->changed(pool->policy_state, &item);
+    if (w->holds || pool->queue.count > 0)
+        publish_more(w, &item, was_routable, was_free, now);
 }
 
 /* The least recently ejected that takes new requests. */
@@ -84,8 +94,10 @@ void worker_changed(struct worker *w, mono now)
 
     if (!w->listed)
         return;
-    w->pool->candidates += (uint32_t)candidate - (uint32_t)w->candidate;
-    w->candidate = candidate;
+    if (candidate != w->candidate) {
+        w->pool->candidates += (uint32_t)candidate - (uint32_t)w->candidate;
+        w->candidate = candidate;
+    }
     publish(w, now);
     if (settle)
         settle_last_resort(w->pool, now);

@@ -36,7 +36,7 @@ static void put(struct worker *w, uint32_t others, bool known)
     w->others = others;
     w->others_known = known;
     w->own_then = w->occupancy;
-    w->others_gain = known && w->priv->counts_ours ? gain_of(w->pool) : 0;
+    w->others_gain = known && w->priv->counts_ours ? (uint16_t)gain_of(w->pool) : 0;
 }
 
 /* The deadline lies ahead and moves on with each heartbeat, which costs a store. */

@@ -64,8 +64,7 @@ struct worker_private {
     uint32_t passed_generation;
     struct worker *noted_before, *noted_behind; /* in registry->noted, while noted */
     bool noted;
-    bool told; /* those that wait for it alone are to be looked through */
-    size_t id_len;
+    bool told;                        /* those that wait for it alone are to be looked through */
     bool restored;                    /* by a heartbeat, at restored_at */
     bool counts_ours;                 /* it has told how many of ours it has, in this epoch */
     struct worker_adapters *adapters; /* NULL: it holds none and has no slots */

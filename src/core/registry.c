@@ -16,7 +16,7 @@
 #define WORKER_BYTES (UINT64_C(16) * 1024 * 1024)
 #define MAX_POOLS 4096
 #define LATE_US 100000 /* the smallest interval */
-#define SLOTS_MIN 16
+#define SLOTS_MIN 8
 
 static const struct policy *const policies[POLICY_COUNT] = {
     [POLICY_ROUND_ROBIN] = &policy_round_robin,
@@ -199,7 +199,7 @@ static wb_status pool_grow(struct pool *pool)
 wb_status pool_list(struct pool *pool, struct worker *w)
 {
     struct registry *registry = pool->registry;
-    struct span id = span_of(w->id, w->priv->id_len);
+    struct span id = worker_name(w);
     wb_status status;
 
     if (registry->workers >= registry->options.max_workers)
@@ -227,7 +227,7 @@ void pool_unlist(struct pool *pool, struct worker *w)
     holdings_drop(w);
     if (pool->policy->left)
         pool->policy->left(pool->policy_state, w->index);
-    CHECK(map_remove(pool->by_id, span_of(w->id, w->priv->id_len)) == w);
+    CHECK(map_remove(pool->by_id, worker_name(w)) == w);
     pool->slots[w->index] = NULL;
     pool->vacant[pool->vacant_count++] = w->index;
     w->listed = false;
@@ -313,13 +313,13 @@ struct worker *pool_present(const struct pool *pool, struct worker *w)
 {
     if (w->pool != pool)
         return NULL;
-    return w->listed ? w : pool_find(pool, span_of(w->id, w->priv->id_len));
+    return w->listed ? w : pool_find(pool, worker_name(w));
 }
 
+/* Adds those of the choice. */
 static void pick_tried(const struct pool *pool, const struct choice *choice,
                        struct policy_pick *pick)
 {
-    pick->tried_count = 0;
     for (unsigned i = 0; i < choice->tried_count; i++) {
         const struct worker *w = pool_present(pool, choice->tried[i]);
 
@@ -350,7 +350,9 @@ struct worker *pool_choose(struct pool *pool, const struct choice *choice, bool 
         pick.key = rng_hash(choice->key.ptr, choice->key.len, KEY_SEED);
     if (choice->adapter.len > 0)
         return adapter_choose(pool, choice, &pick);
-    pick_tried(pool, choice, &pick);
+    pick.tried_count = 0;
+    if (choice->tried_count > 0) /* few have any */
+        pick_tried(pool, choice, &pick);
     index = pool->policy->choose(pool->policy_state, &pick);
     if (index == TREE_NONE)
         return NULL;
@@ -367,6 +369,7 @@ bool pool_has_untried(struct pool *pool, const struct choice *choice)
 
     if (choice->adapter.len > 0)
         return adapter_has_untried(pool, choice);
+    pick.tried_count = 0;
     pick_tried(pool, choice, &pick);
     for (unsigned i = 0; i < pick.tried_count; i++)
         routable -= pool->slots[pick.tried[i]]->routable;

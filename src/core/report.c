@@ -150,7 +150,9 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
         others = report->inflight > w->occupancy ? report->inflight - w->occupancy : 0;
     w->epoch = report->epoch;
     w->state = report->state;
-    w->interval_ms = report->interval_ms > 0 ? report->interval_ms : 5000;
+    w->interval_ms =
+        (uint16_t)(report->interval_ms > 0 && report->interval_ms <= 60000 ? report->interval_ms
+                                                                           : 5000);
     w->capacity = report->capacity;
     w->weight = weight_of(report->weight);
     w->ranks = (uint16_t)report->ranks;
@@ -186,6 +188,14 @@ static bool static_parts(struct parts *parts, struct worker *w, const struct sta
     return done;
 }
 
+/* Without memory for it w->subject stays NULL. */
+static void put_subject(struct worker *w, struct span subject)
+{
+    CHECK(subject.len <= UINT16_MAX);
+    w->subject = copy_span(subject);
+    w->subject_len = (uint16_t)subject.len;
+}
+
 wb_status pool_add_static(struct pool *pool, const struct static_worker *entry, mono now)
 {
     struct span id = span_str(entry->id);
@@ -205,7 +215,7 @@ wb_status pool_add_static(struct pool *pool, const struct static_worker *entry, 
     w->capacity = entry->capacity;
     w->ranks = (uint16_t)entry->ranks;
     put_class(w, span_str(entry->class_name));
-    w->subject = copy_span(span_str(entry->subject));
+    put_subject(w, span_str(entry->subject));
     if (entry->cancel_subject != NULL)
         w->cancel_subject = copy_span(span_str(entry->cancel_subject));
     if (w->subject != NULL && (entry->cancel_subject == NULL || w->cancel_subject != NULL) &&
@@ -233,7 +243,7 @@ static enum report_result join_new(struct pool *pool, const struct worker_report
     if (w == NULL)
         return REPORT_NO_MEMORY;
     worker_ref(w);
-    w->subject = copy_span(report->subject);
+    put_subject(w, report->subject);
     if (report->cancel_subject.len > 0)
         w->cancel_subject = copy_span(report->cancel_subject);
     if (w->subject == NULL || (report->cancel_subject.len > 0 && w->cancel_subject == NULL))

@@ -29,7 +29,7 @@ struct worker *worker_create(struct pool *pool, struct span id)
     w->interval_ms = 5000;
     memcpy(w->id, id.ptr, id.len);
     w->priv->worker = w;
-    w->priv->id_len = id.len;
+    w->id_len = (uint8_t)id.len;
     deadline_init(&w->priv->silence, worker_silence_due);
     deadline_init(&w->priv->recheck, worker_recheck_due);
     deadline_init(&w->priv->others_end, worker_others_due);

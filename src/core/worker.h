@@ -54,6 +54,7 @@ struct worker {
     bool is_static : 1; /* stands in the config */
     bool follows_heartbeats : 1;
     bool heard : 1; /* a heartbeat of the present epoch was accepted */
+    bool holds : 1; /* priv->adapters is set: they are told what changes too */
 
     int64_t epoch;
     mono overloaded_until; /* zero: no mark */
@@ -61,10 +62,11 @@ struct worker {
     char *subject;        /* where requests go; owned */
     char *cancel_subject; /* owned; NULL: no cancel is sent */
     uint64_t served;      /* this, refused and failed: counts for show.workers */
-    uint32_t interval_ms;
-    uint16_t ranks, next_rank;
+    uint16_t interval_ms; /* at most 60000 */
+    uint16_t ranks, next_rank, subject_len;
     uint32_t own_then;    /* occupancy at the last heartbeat */
-    uint32_t others_gain; /* what others add for each that we add since then (others.c) */
+    uint16_t others_gain; /* what others add for each that we add since then (others.c) */
+    uint8_t id_len;
 
     uint64_t refused, failed;
     char id[WB_NAME_MAX + 1];
@@ -77,6 +79,14 @@ struct worker {
     mono heard_at, ejected_until;
 };
 
+static inline struct span worker_name(const struct worker *w)
+{
+    return span_of(w->id, w->id_len);
+}
+static inline struct span worker_subject(const struct worker *w)
+{
+    return span_of(w->subject, w->subject_len);
+}
 enum worker_standing worker_standing(const struct worker *w, mono now);
 const char *worker_standing_name(enum worker_standing standing);
 const char *worker_state_name(enum worker_state state);

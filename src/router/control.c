@@ -67,7 +67,7 @@ static void list_worker(void *arg, struct worker *w)
         return;
     }
     json_object(j, NULL);
-    json_text(j, "id", span_str(w->id));
+    json_text(j, "id", worker_name(w));
     json_text(j, "state", span_str(worker_state_name(w->state)));
     json_text(j, "standing", span_str(worker_standing_name(worker_standing(w, l->now))));
     json_int(j, "epoch", w->epoch);

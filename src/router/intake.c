@@ -22,7 +22,7 @@
 /* What the headers asked for, before it is believed. */
 struct wishes {
     struct span value[RH_COUNT];
-    bool given[RH_COUNT];
+    bool given[RH_COUNT], any;
     struct span msg_id;
     unsigned long long hops;
     struct span target;
@@ -122,7 +122,7 @@ static void read_headers(struct transit *t, struct wishes *w)
             if (which != RH_COUNT) {
                 if (w->given[which])
                     wrong(w, "a Waybill header is given twice");
-                w->given[which] = true;
+                w->given[which] = w->any = true;
                 w->value[which] = f.value;
                 continue;
             }
@@ -175,7 +175,7 @@ static void read_accept(const struct transit *t, struct wishes *w)
         {RH_REPLY, ACCEPT_RETRY, "Waybill-Reply is not accepted by this service"},
     };
 
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+    for (size_t i = 0; w->any && i < sizeof rules / sizeof rules[0]; i++)
         if (w->given[rules[i].header] && !(t->service->settings->accept & rules[i].bit))
             wrong(w, rules[i].text);
 }
@@ -326,7 +326,7 @@ static void candidate(void *arg, struct worker *w)
         return;
     c->count++;
     json_object(j, NULL);
-    json_text(j, "worker", span_str(w->id));
+    json_text(j, "worker", worker_name(w));
     json_double(j, "load", (double)worker_load(w) / w->weight);
     json_int(j, "occupancy", worker_load_count(w));
     json_int(j, "capacity", w->capacity);
@@ -365,7 +365,7 @@ static void advise(struct transit *t, mono now)
     json_object(&j, NULL);
     json_text(&j, "request_id", t->id);
     json_text(&j, "service", t->service->name);
-    json_text(&j, "worker", span_str(a.worker->id));
+    json_text(&j, "worker", worker_name(a.worker));
     if (a.rank < 0)
         json_null(&j, "rank");
     else

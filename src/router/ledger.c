@@ -523,7 +523,7 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
     struct router *r = t->router;
     char rid[RID_SIZE];
     struct record rec = {
-        .worker = span_str(t->server->id),
+        .worker = worker_name(t->server),
         .rank = t->core.rank,
         .attempt = t->core.attempt,
         .service = t->service->name,
@@ -548,7 +548,7 @@ static wb_status encode(struct transit *t, const char *outcome, int code, bool e
     for (unsigned i = 0; i < t->core.tried_count && rec.tried_count < RECORD_TRIED_MAX; i++) {
         if (t->core.tried_causes[i] == CAUSE_NONE)
             continue;
-        rec.tried[rec.tried_count].worker = span_str(t->core.tried[i]->id);
+        rec.tried[rec.tried_count].worker = worker_name(t->core.tried[i]);
         rec.tried[rec.tried_count++].cause = span_str(cause_name(t->core.tried_causes[i]));
     }
     if (end) {

@@ -81,7 +81,7 @@ static void disclose(struct transit *t, struct header_writer *w)
     header_add(w, H_REQUEST_ID, t->id);
     if (t->server) {
         if (t->service->settings->disclose) {
-            header_add(w, H_WORKER, span_str(t->server->id));
+            header_add(w, H_WORKER, worker_name(t->server));
             if (t->core.rank >= 0)
                 header_add_u64(w, H_RANK, (unsigned long long)t->core.rank);
         }
@@ -286,7 +286,7 @@ static wb_status error_body(struct transit *t, const struct trouble *e)
     unsigned n = 0;
 
     for (; n < t->core.tried_count && n < RECORD_TRIED_MAX; n++) {
-        tried[n].worker = span_str(t->core.tried[n]->id);
+        tried[n].worker = worker_name(t->core.tried[n]);
         tried[n].cause = span_str(cause_name(t->core.tried_causes[n]));
     }
     buf_clear(&r->body_out);
@@ -717,7 +717,7 @@ static struct transit *find_attempt(struct router *r, struct span subject)
     /* The subject also names service and worker: a worker's permission ends there, so one that
      * learned another's token can't use it. */
     service = t->service->name;
-    worker = span_str(t->core.charge.worker->id);
+    worker = worker_name(t->core.charge.worker);
     if (subject.len != at + service.len + 1 + worker.len + 1 + r->id.len + 1 + TOKEN_LEN ||
         memcmp(subject.ptr + at, service.ptr, service.len) != 0 ||
         memcmp(subject.ptr + at + service.len + 1, worker.ptr, worker.len) != 0)

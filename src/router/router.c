@@ -65,7 +65,7 @@ static void on_worker(void *arg, struct worker *w, enum worker_event event, mono
         router_count(r, (enum count)(which[event] - 1));
     log_limited(&r->log_trouble, now, event == WORKER_EVENT_DUPLICATE ? LOG_WARN : LOG_INFO,
                 "worker %s/%s: %s", pool_name(w->pool), w->id, worker_event_name(event));
-    control_event(r, worker_event_name(event), service, span_str(w->id), NULL);
+    control_event(r, worker_event_name(event), service, worker_name(w), NULL);
     if ((event == WORKER_EVENT_JOINED || event == WORKER_EVENT_EPOCH) && r->front)
         links_worker_joined(r, w->pool, now);
 }
