@@ -133,9 +133,10 @@ static void learn_binding(struct session *s, const struct session_fact *fact)
     }
 }
 
-static void learn(struct session *s, const struct session_fact *fact)
+/* `removed`: where the key holds nothing somebody took it away, and the binding with it. */
+static void learn(struct session *s, const struct session_fact *fact, bool removed)
 {
-    bool was_written = session_is_written(s);
+    bool was_written = removed && session_is_written(s);
 
     s->doubt = false;
     s->overtaken = 0;
@@ -265,7 +266,9 @@ void sessions_done(struct sessions *table, uint64_t token, enum session_result r
     if (result == SESSION_DONE && s->io_kind == SESSION_READ) {
         uint64_t overtaken = s->overtaken;
 
-        learn(s, fact);
+        /* Whoever unbinds leaves a marker. No trace of it at all: the bucket is another one, or has
+         * lost it. */
+        learn(s, fact, fact->revision > 0);
         s->doubt = overtaken > fact->revision;
     } else if (result == SESSION_DONE) {
         written(s, fact->revision);
@@ -291,7 +294,7 @@ static void seen_unknown(struct sessions *table, struct span key, const struct s
     s = session_create(table, rules, key);
     if (!s)
         return;
-    learn(s, fact);
+    learn(s, fact, true);
     session_after(s);
 }
 
@@ -325,7 +328,7 @@ void sessions_seen(struct sessions *table, struct span key, const struct session
         if (!is_echo(s, fact) && fact->revision > s->overtaken)
             s->overtaken = fact->revision;
     } else {
-        learn(s, fact);
+        learn(s, fact, true);
     }
     session_after(s);
 }
@@ -362,7 +365,7 @@ static void not_there(void *arg, void *session)
     } else if (s->reading != table->reading && s->known_revision > 0) {
         const struct session_fact nothing = {.hold = SESSION_HOLDS_NOTHING};
 
-        learn(s, &nothing);
+        learn(s, &nothing, true);
     }
     session_after(s);
 }

@@ -53,7 +53,7 @@ class Sessions(Case):
         return answers
 
     def held(self, session="s", service="echo", client=None):
-        """What the bucket holds: (value or None, revision)."""
+        """What the bucket holds: (value or None, revision). The bytes of what is not JSON."""
         key = "$KV.%s.%s.%s" % (SESSIONS, service, session)
         answer = (client or self.test).request("$JS.API.STREAM.MSG.GET.KV_" + SESSIONS, json.dumps({"last_by_subj": key}).encode()).json()
         if "message" not in answer:
@@ -61,7 +61,10 @@ class Sessions(Case):
         import base64
         message = answer["message"]
         data = base64.b64decode(message.get("data", ""))
-        return (json.loads(data) if data else None), message["seq"]
+        try:
+            return (json.loads(data) if data else None), message["seq"]
+        except ValueError:
+            return {"state": "unreadable", "bytes": data}, message["seq"]
 
     def wait_bound(self, worker=None, session="s"):
         def bound():

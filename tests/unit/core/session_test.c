@@ -792,6 +792,32 @@ START_TEST(who_waits_for_the_word_on_a_binding_not_yet_written_goes_when_it_is)
 }
 END_TEST
 
+/* A read that came before the watch had seen that the bucket is a new one unbound the session. */
+START_TEST(a_binding_of_which_the_bucket_has_no_trace_is_told_it_and_one_removed_is_gone)
+{
+    reach(SESSION_BOUND);
+    sessions_gap(table);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    read_gives(SESSION_HOLDS_NOTHING, NULL, NULL);
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert(span_eq_str(session_bound(&second).worker, "w1"));
+    ck_assert_uint_eq(sessions_count(table, SESSION_COUNT_BOUND), 1);
+    effect_succeeds(SESSION_WRITE);
+    pass(1000);
+    ck_assert_int_eq(enter(&third), SESSION_WAIT);
+    {
+        struct session_effect e = expect_effect(SESSION_READ);
+        struct session_fact marker = fact(SESSION_HOLDS_NOTHING, NULL, NULL);
+
+        sessions_done(table, e.token, SESSION_DONE, &marker, now);
+    }
+    ck_assert_int_eq(state(), SESSION_CLAIMING);
+    effect_succeeds(SESSION_WRITE);
+    ck_assert_ptr_eq(sessions_ready(table), &third);
+    ck_assert_int_eq(session_verdict(&third), SESSION_GO_OWNER);
+}
+END_TEST
+
 START_TEST(what_a_reading_does_not_find_is_gone)
 {
     reach(SESSION_BOUND);
@@ -920,6 +946,7 @@ int main(void)
         after_a_gap_a_binding_is_read_before_it_is_used,
         while_nothing_is_watched_a_binding_is_read_again,
         who_waits_for_the_word_on_a_binding_not_yet_written_goes_when_it_is,
+        a_binding_of_which_the_bucket_has_no_trace_is_told_it_and_one_removed_is_gone,
         what_a_reading_does_not_find_is_gone,
         another_bucket_is_told_what_is_bound_here,
         unbinding_removes_the_key_and_leaves_requests_alone,
