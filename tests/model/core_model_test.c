@@ -536,7 +536,7 @@ static void advise_bound(const struct live *live, const struct advice *advice, e
     } else if (live->target[0] != '\0') {
         CHECK(advice->error == WB_OVERLOADED);
     } else {
-        CHECK(strcmp(advice->worker->id, live->pinned) == 0);
+        CHECK(advice->worker != NULL && strcmp(advice->worker->id, live->pinned) == 0);
     }
 }
 
