@@ -291,6 +291,21 @@ static struct next resolve(struct live *live)
     return next;
 }
 
+static void send_out(struct live *live)
+{
+    struct request *rq = &live->rq;
+
+    if (below(50) == 0) {
+        request_unsendable(rq, model.now);
+        finish(live);
+        return;
+    }
+    live->sends++;
+    strcpy(live->sent_to, rq->charge.worker->id);
+    request_sent(rq, below(5) ? 100 : 3000, model.now);
+    CHECK(rq->attempt == live->sends && live->sends <= 3);
+}
+
 static void follow(struct live *live, struct next next)
 {
     struct request *rq = &live->rq;
@@ -316,15 +331,7 @@ static void follow(struct live *live, struct next next)
             next = resolve(live);
             continue;
         case NEXT_SEND:
-            if (below(50) == 0) {
-                request_unsendable(rq, model.now);
-                finish(live);
-                return;
-            }
-            live->sends++;
-            strcpy(live->sent_to, rq->charge.worker->id);
-            request_sent(rq, below(5) ? 100 : 3000, model.now);
-            CHECK(rq->attempt == live->sends && live->sends <= 3);
+            send_out(live);
             return;
         case NEXT_PAUSE:
             CHECK(rq->state == REQUEST_PAUSED && next.at.us <= model.now.us + 1000000);
