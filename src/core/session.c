@@ -91,6 +91,7 @@ enum session_verdict session_verdict(const struct session_ticket *t)
 {
     switch ((enum session_role)t->role) {
     case SESSION_OWNER:
+        CHECK(t->session);
         return t->session->state == SESSION_OWNED ? SESSION_GO_OWNER : SESSION_WAIT;
     case SESSION_WAITER:
         return SESSION_WAIT;

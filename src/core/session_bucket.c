@@ -14,12 +14,9 @@ static void learn_nothing(struct session *s, bool was_written)
 {
     struct session_ticket *first;
 
-    if (s->state == SESSION_BOUND && was_written)
-        session_move(s, SESSION_ABSENT);
-    else if (s->state == SESSION_FOREIGN)
-        session_move(s, SESSION_ABSENT);
-    else
+    if (s->state != SESSION_FOREIGN && !(s->state == SESSION_BOUND && was_written))
         return; /* what is owned or bound here is written again */
+    session_move(s, SESSION_ABSENT);
     if ((first = session_take_waiter(s)))
         session_claim(s, first);
 }

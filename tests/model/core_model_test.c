@@ -291,6 +291,21 @@ static struct next resolve(struct live *live)
     return next;
 }
 
+static void send_out(struct live *live)
+{
+    struct request *rq = &live->rq;
+
+    if (below(50) == 0) {
+        request_unsendable(rq, model.now);
+        finish(live);
+        return;
+    }
+    live->sends++;
+    strcpy(live->sent_to, rq->charge.worker->id);
+    request_sent(rq, below(5) ? 100 : 3000, model.now);
+    CHECK(rq->attempt == live->sends && live->sends <= 3);
+}
+
 static void follow(struct live *live, struct next next)
 {
     struct request *rq = &live->rq;
@@ -316,15 +331,7 @@ static void follow(struct live *live, struct next next)
             next = resolve(live);
             continue;
         case NEXT_SEND:
-            if (below(50) == 0) {
-                request_unsendable(rq, model.now);
-                finish(live);
-                return;
-            }
-            live->sends++;
-            strcpy(live->sent_to, rq->charge.worker->id);
-            request_sent(rq, below(5) ? 100 : 3000, model.now);
-            CHECK(rq->attempt == live->sends && live->sends <= 3);
+            send_out(live);
             return;
         case NEXT_PAUSE:
             CHECK(rq->state == REQUEST_PAUSED && next.at.us <= model.now.us + 1000000);
@@ -537,7 +544,7 @@ static void advise_bound(const struct live *live, const struct advice *advice, e
     } else if (live->target[0] != '\0') {
         CHECK(advice->error == WB_OVERLOADED);
     } else {
-        CHECK(strcmp(advice->worker->id, live->pinned) == 0);
+        CHECK(advice->worker != NULL && strcmp(advice->worker->id, live->pinned) == 0);
     }
 }
 

@@ -699,42 +699,11 @@ static const struct pin_row pin_table[] = {
     {EJECTED, HARD, WAITS, NULL, -1, "y", REBINDS},
 };
 
-START_TEST(a_pin)
+#define PIN_ROWS (int)(sizeof(pin_table) / sizeof(pin_table[0]))
+
+/* Stands ready to choose by this row. */
+static struct pin begin_row(const struct pin_row *row)
 {
-    const struct pin_row *row = &pin_table[_i];
-    struct pin pin = {row->mode, SPAN_LIT("a"), 1, row->on_busy};
-    struct next next;
-
-    stand(row->standing, POLICY_ROUND_ROBIN);
-    params.target = span_str(row->target);
-    params.target_rank = row->target_rank;
-    params.adapter = span_str(row->adapter);
-    next = pinned(&pin, row->standing);
-    ck_assert_msg(next.kind == row->kind, "row %d, %s: kind %d", _i, standings[row->standing],
-                  (int)next.kind);
-    if (row->kind == NEXT_FAIL) {
-        fails(next, row->error);
-    } else if (row->kind == NEXT_QUEUE) {
-        ck_assert_str_eq(rq.ticket.only->id, row->worker);
-    } else if (row->kind == NEXT_CHOSEN) {
-        ck_assert_msg(strcmp(rq.charge.worker->id, row->worker) == 0, "row %d: %s", _i,
-                      rq.charge.worker->id);
-        ck_assert_str_eq(reason_name(rq.reason), reason_name(row->reason));
-        ck_assert_msg(rq.rank == row->rank, "row %d: rank %d", _i, rq.rank);
-    } else {
-        ck_assert_ptr_null(rq.charge.worker);
-    }
-}
-END_TEST
-
-/* Advice names whom the choice takes or waits for, and fails as it does. */
-START_TEST(advice_with_a_pin)
-{
-    const struct pin_row *row = &pin_table[_i];
-    struct pin pin = {row->mode, SPAN_LIT("a"), 1, row->on_busy}, owner = {.mode = PIN_OWNER};
-    struct advice named;
-    struct next next;
-
     stand(row->standing, POLICY_ROUND_ROBIN);
     params.target = span_str(row->target);
     params.target_rank = row->target_rank;
@@ -742,22 +711,66 @@ START_TEST(advice_with_a_pin)
     request_init(&rq, pool, &params, now);
     if (row->standing == AVOIDED)
         request_recall(&rq, RECALL_AVOID, SPAN_LIT("a"), -1);
-    named = request_advise(&rq, &pin, now);
-    next = request_choose(&rq, &pin, (mono){0}, now);
+    return (struct pin){row->mode, SPAN_LIT("a"), 1, row->on_busy};
+}
+
+static void row_comes_true(int i, const struct pin_row *row)
+{
+    struct pin pin = begin_row(row);
+    struct next next = request_choose(&rq, &pin, (mono){0}, now);
+
+    ck_assert_msg(next.kind == row->kind, "row %d, %s: kind %d", i, standings[row->standing],
+                  (int)next.kind);
+    if (row->kind == NEXT_FAIL) {
+        fails(next, row->error);
+    } else if (row->kind == NEXT_QUEUE) {
+        ck_assert_str_eq(rq.ticket.only->id, row->worker);
+    } else if (row->kind == NEXT_CHOSEN) {
+        ck_assert_msg(strcmp(rq.charge.worker->id, row->worker) == 0, "row %d: %s", i,
+                      rq.charge.worker->id);
+        ck_assert_msg(rq.reason == row->reason, "row %d: %s", i, reason_name(rq.reason));
+        ck_assert_msg(rq.rank == row->rank, "row %d: rank %d", i, rq.rank);
+    } else {
+        ck_assert_ptr_null(rq.charge.worker);
+    }
+    request_end(&rq, now);
+}
+
+START_TEST(pins)
+{
+    for (int i = 0; i < PIN_ROWS; i++)
+        row_comes_true(i, &pin_table[i]);
+}
+END_TEST
+
+static void row_is_advised(int i, const struct pin_row *row)
+{
+    struct pin pin = begin_row(row), owner = {.mode = PIN_OWNER};
+    struct advice named = request_advise(&rq, &pin, now);
+    struct next next = request_choose(&rq, &pin, (mono){0}, now);
+
     if (next.kind == NEXT_REBIND)
         next = request_choose(&rq, &owner, (mono){0}, now);
     if (next.kind == NEXT_FAIL) {
-        ck_assert_str_eq(wb_status_name(named.error), wb_status_name(next.error));
+        ck_assert_msg(named.error == next.error, "row %d: %s", i, wb_status_name(named.error));
         ck_assert(named.error != WB_OVERLOADED || strcmp(named.scope, next.scope) == 0);
-        return;
+    } else {
+        ck_assert_msg(named.error == WB_OK, "row %d: %s", i, wb_status_name(named.error));
+        ck_assert_str_eq(named.worker->id,
+                         next.kind == NEXT_QUEUE ? rq.ticket.only->id : rq.charge.worker->id);
     }
-    ck_assert_int_eq(named.error, WB_OK);
-    ck_assert_str_eq(named.worker->id,
-                     next.kind == NEXT_QUEUE ? rq.ticket.only->id : rq.charge.worker->id);
     if (next.kind == NEXT_CHOSEN) {
-        ck_assert_int_eq(named.rank, rq.rank);
-        ck_assert_str_eq(reason_name(named.reason), reason_name(rq.reason));
+        ck_assert_msg(named.rank == rq.rank, "row %d: rank %d", i, named.rank);
+        ck_assert_msg(named.reason == rq.reason, "row %d: %s", i, reason_name(named.reason));
     }
+    request_end(&rq, now);
+}
+
+/* Advice names whom the choice takes or waits for, and fails as it does. */
+START_TEST(advice_with_pins)
+{
+    for (int i = 0; i < PIN_ROWS; i++)
+        row_is_advised(i, &pin_table[i]);
 }
 END_TEST
 
@@ -917,9 +930,8 @@ int main(void)
     tcase_add_test(tests, a_preferred_worker_is_tried_once);
     tcase_add_test(tests, a_target_wins_over_a_record);
     tcase_add_test(tests, advice_heeds_the_record_and_changes_nothing);
-    tcase_add_loop_test(tests, a_pin, 0, (int)(sizeof(pin_table) / sizeof(pin_table[0])));
-    tcase_add_loop_test(tests, advice_with_a_pin, 0,
-                        (int)(sizeof(pin_table) / sizeof(pin_table[0])));
+    tcase_add_test(tests, pins);
+    tcase_add_test(tests, advice_with_pins);
     tcase_add_test(tests, a_broken_pin_rebinds_once_for_each_request);
     tcase_add_test(tests, a_bound_worker_not_heard_of_is_waited_for_after_a_start);
     tcase_add_test(tests, what_follows_a_failure_of_the_bound_worker);
