@@ -59,8 +59,8 @@ typedef struct wb_worker_options {
      * 1000 / load_ms a second. 10 to 60000; interval_ms or more: not at all; 0: a fiftieth of
      * interval_ms, at least 100. */
     uint32_t load_ms;
-    bool no_heartbeats;          /**< the router lists this worker as static */
-    unsigned tasks_max;          /**< open tasks; more are refused with 429; 0: 65536 */
+    bool no_heartbeats; /**< the router lists this worker as static */
+    unsigned tasks_max; /**< open tasks; more are refused with 429; 0: 65536 */
     /** A request has come. The task is the owner's from now on; answer it here or later. */
     void (*on_task)(void *arg, wb_task *task);
     /** The router gave the request up. The task is valid during the call and must still be finished

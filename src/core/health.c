@@ -17,8 +17,8 @@
 #include "core/pool.h"
 
 /* Adapters and those that wait: most workers have neither. */
-static __attribute__((noinline)) void publish_more(struct worker *w, const struct policy_item *item,
-                                                   bool was_routable, bool was_free, mono now)
+static void publish_more(struct worker *w, const struct policy_item *item, bool was_routable,
+                         bool was_free, mono now)
 {
     if (w->holds)
         holdings_changed(w, item, was_routable, was_free);
