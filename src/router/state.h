@@ -117,13 +117,12 @@ struct transit {
     mono received, total_due;
     wall received_at;
     int64_t first_reply_us;
-    uint64_t seq_in, seq_out, answers;
+    uint32_t seq_in, seq_out, answers, memory_len;
     uint64_t entry;                                      /* the ledger's handle; 0: none */
     struct span subject, reply, headers, payload, trace; /* into memory */
     struct span id;                                      /* into memory, or `made` */
     char *
         memory; /* subject, reply, headers, payload: of router->smalls if they fit, else malloc's */
-    size_t memory_len;
     uint64_t small;                /* handle of memory; 0: malloc's */
     char *recalled;                /* the worker of this id's record, for core; NULL: none */
     struct attendance *attendance; /* its part in a session; NULL: none */

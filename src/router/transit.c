@@ -67,7 +67,7 @@ struct transit *transit_create(struct router *r, struct service *s, const struct
     t->handle = handle;
     t->router = r;
     t->service = s;
-    t->memory_len = len;
+    t->memory_len = (uint32_t)len;
     t->subject = copy_in(&at, m->subject);
     t->reply = copy_in(&at, m->reply);
     t->headers = copy_in(&at, m->headers);
