@@ -9,7 +9,7 @@ set -eu
 
 BUILD="build-essential cmake ninja-build pkg-config libnats-dev libmsgpack-dev libcjson-dev libuv1-dev
 libmicrohttpd-dev uthash-dev libssl-dev check libsubunit-dev nats-server"
-TEST="clang clang-format clang-tidy cppcheck doxygen python3 python3-jsonschema openssl procps"
+TEST="clang libclang-rt-14-dev clang-format clang-tidy cppcheck doxygen python3 python3-jsonschema openssl procps"
 
 # Where no registry is reached the tests make their containers' Debian themselves.
 command -v docker >/dev/null 2>&1 && TEST="$TEST debootstrap"

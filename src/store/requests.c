@@ -15,7 +15,8 @@
  * The sender makes the messages under the mutex and writes them without it, BATCH at a time: by
  * then it holds no request any more, for an answer may end one as soon as it is written. A write
  * blocks for STORE_CALL_MS at most, and one that fails halfway leaves a connection that is good for
- * nothing: the caretaker makes another.
+ * nothing: the caretaker makes another. A server that has more than it can answer stops reading for
+ * longer than that, well as its link is: so no more than SENT_MAX wait for it at once.
  *
  * A new epoch (the link went down or came up) ends what is older: queued, not applied; sent,
  * unknown. Nothing is sent twice. */
@@ -30,6 +31,7 @@
 
 enum {
     BATCH = 64,
+    SENT_MAX = 2048, /* at the server at once: beyond 10,000 of all clients it drops them */
     ROUNDS_MAX = 3,
     FIRED_AT_ONCE = 256, /* clocks, before the mutex is let go for a moment */
     HANDLE_DIGITS = 16,
@@ -70,10 +72,14 @@ static unsigned code_of(const struct request *r)
 
 static void take_off(struct request *r)
 {
-    if (r->place == QUEUED)
+    if (r->place == QUEUED) {
         TAILQ_REMOVE(&r->store->queued, r, neighbours);
-    else if (r->place == SENT)
+    } else if (r->place == SENT) {
         TAILQ_REMOVE(&r->store->sent, r, neighbours);
+        r->store->sent_count--;
+        if (r->store->sender_waits && !TAILQ_EMPTY(&r->store->queued))
+            pthread_cond_signal(&r->store->work);
+    }
 }
 
 static void enqueue(struct request *r)
@@ -274,13 +280,19 @@ struct batch {
     unsigned n;
 };
 
+/* Mutex held. NULL: none waits, or the server has enough to answer. */
+static struct request *next_to_send(struct store *store)
+{
+    return store->sent_count < SENT_MAX ? TAILQ_FIRST(&store->queued) : NULL;
+}
+
 /* Mutex held. */
 static void make_batch(struct store *store, const struct link *link, struct batch *batch)
 {
     struct request *r;
 
     batch->n = 0;
-    while (batch->n < BATCH && (r = TAILQ_FIRST(&store->queued)) != NULL) {
+    while (batch->n < BATCH && (r = next_to_send(store)) != NULL) {
         natsMsg *msg = make_message(r, link);
 
         if (!msg) {
@@ -290,6 +302,7 @@ static void make_batch(struct store *store, const struct link *link, struct batc
         take_off(r);
         r->place = SENT;
         TAILQ_INSERT_TAIL(&store->sent, r, neighbours);
+        store->sent_count++;
         batch->messages[batch->n] = msg;
         batch->handles[batch->n++] = r->handle;
     }
@@ -394,7 +407,7 @@ void *requests_run(void *arg)
             pthread_mutex_unlock(&store->mutex); /* let the loop in */
             pthread_mutex_lock(&store->mutex);
         }
-        if (!TAILQ_EMPTY(&store->queued)) {
+        if (next_to_send(store)) {
             struct link *link = link_borrow(store);
 
             if (link) {

@@ -100,6 +100,7 @@ struct store {
     struct slab *requests;
     struct deadlines *deadlines;
     struct request_list queued, sent;
+    unsigned sent_count;
     size_t request_bytes;
     bool sender_waits;
 
