@@ -47,6 +47,54 @@ static void answers_ended(void *closure)
     pthread_mutex_unlock(&store->mutex);
 }
 
+/* nats.c's own handler prints to stderr. The connection's last error can't be asked for instead:
+ * nats.c hands out the very bytes that its threads write to. */
+static void on_error(natsConnection *nc, natsSubscription *sub, natsStatus err, void *closure)
+{
+    struct link *link = closure;
+    struct store *store = link->store;
+    const char *text = sub ? NULL : nats_GetLastError(NULL);
+
+    (void)nc;
+    if (!text || !text[0])
+        text = natsStatus_GetText(err);
+    pthread_mutex_lock(&store->mutex);
+    snprintf(link->error, sizeof(link->error), "%s", text);
+    if (err == NATS_NOT_PERMITTED) /* only the words tell what it was that NATS refused */
+        snprintf(store->denied, sizeof(store->denied), "%s", text);
+    pthread_mutex_unlock(&store->mutex);
+}
+
+static void on_closed(natsConnection *nc, void *closure)
+{
+    struct link *link = closure;
+    struct store *store = link->store;
+
+    (void)nc;
+    pthread_mutex_lock(&store->mutex);
+    link->closed = true;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->mutex);
+}
+
+static natsStatus connect_link(struct link *link)
+{
+    natsOptions *options = NULL;
+    natsStatus s = store_options(&link->store->connection, &options);
+
+    if (s == NATS_OK)
+        s = natsOptions_SetErrorHandler(options, on_error, link);
+    if (s == NATS_OK)
+        s = natsOptions_SetClosedCB(options, on_closed, link);
+    link->closed = false;
+    if (s == NATS_OK)
+        s = natsConnection_Connect(&link->nc, options);
+    if (!link->nc)
+        link->closed = true;
+    natsOptions_Destroy(options);
+    return s;
+}
+
 static natsStatus hear_answers(struct link *link)
 {
     char subject[INBOX_SIZE + 8];
@@ -57,29 +105,27 @@ static natsStatus hear_answers(struct link *link)
     if (s != NATS_OK)
         return s;
     s = natsSubscription_SetPendingLimits(link->answers, -1, -1); /* the requests bound it */
-    if (s == NATS_OK)
-        s = natsSubscription_SetOnCompleteCB(link->answers, answers_ended, link);
-    if (s == NATS_OK)
-        link->answers_ended = false;
+    if (s != NATS_OK)
+        return s;
+    link->answers_ended = false; /* first: it may be called at once */
+    s = natsSubscription_SetOnCompleteCB(link->answers, answers_ended, link);
+    if (s != NATS_OK)
+        link->answers_ended = true;
     return s;
 }
 
 struct link *link_create(struct store *store, char why[WHY_SIZE])
 {
     struct link *link = calloc(1, sizeof(*link));
-    natsOptions *options = NULL;
     natsStatus s = NATS_NO_MEMORY;
     jsOptions js;
 
     if (link) {
         link->store = store;
         link->answers_ended = true;
-        s = store_options(&store->connection, &options);
+        s = connect_link(link);
     }
-    if (s == NATS_OK)
-        s = natsConnection_Connect(&link->nc, options);
-    natsOptions_Destroy(options);
-    if (s == NATS_OK || s == NATS_NOT_YET_CONNECTED) {
+    if (s == NATS_OK) {
         jsOptions_Init(&js);
         js.Wait = STORE_CALL_MS;
         s = natsConnection_JetStream(&link->js, link->nc, &js);
@@ -103,7 +149,7 @@ void link_destroy(struct link *link)
     store = link->store;
     natsConnection_Close(link->nc); /* ends the calls of those who have it */
     pthread_mutex_lock(&store->mutex);
-    while (link->borrowed > 0 || !link->answers_ended)
+    while (link->borrowed > 0 || !link->answers_ended || !link->closed)
         pthread_cond_wait(&store->changed, &store->mutex);
     pthread_mutex_unlock(&store->mutex);
     natsSubscription_Destroy(link->answers);
@@ -112,6 +158,26 @@ void link_destroy(struct link *link)
     jsCtx_Destroy(link->js);
     natsConnection_Destroy(link->nc);
     free(link);
+}
+
+enum link_state link_look(struct link *link, char why[WHY_SIZE])
+{
+    natsConnStatus status = natsConnection_Status(link->nc);
+    struct store *store = link->store;
+    bool closed, broken;
+
+    pthread_mutex_lock(&store->mutex);
+    closed = link->closed;
+    broken = link->broken;
+    if (status == NATS_CONN_STATUS_CONNECTED)
+        link->error[0] = '\0';
+    snprintf(why, WHY_SIZE, "%s", link->error[0] ? link->error : "lost");
+    pthread_mutex_unlock(&store->mutex);
+    if (broken)
+        snprintf(why, WHY_SIZE, "a write failed");
+    if (closed || broken)
+        return LINK_DEAD;
+    return status == NATS_CONN_STATUS_CONNECTED ? LINK_UP : LINK_AWAY;
 }
 
 uint64_t link_reconnects(const struct link *link)

@@ -10,22 +10,6 @@
 
 enum { SERVERS_MAX = 64, SEED_TEXT = 58 };
 
-static void nothing_on_connection(natsConnection *nc, void *closure)
-{
-    (void)nc;
-    (void)closure;
-}
-
-/* nats.c's own handler prints to stderr. What matters is seen from the results of calls. */
-static void nothing_on_error(natsConnection *nc, natsSubscription *sub, natsStatus err,
-                             void *closure)
-{
-    (void)nc;
-    (void)sub;
-    (void)err;
-    (void)closure;
-}
-
 static natsStatus set_servers(natsOptions *o, const char *urls, bool *tls)
 {
     char *copy = strdup(urls), *rest = copy;
@@ -125,13 +109,11 @@ static natsStatus set_patience(natsOptions *o)
     NEXT(natsOptions_SetMaxReconnect(o, -1));
     NEXT(natsOptions_SetReconnectWait(o, 250));
     NEXT(natsOptions_SetReconnectJitter(o, 250, 500));
-    NEXT(natsOptions_SetRetryOnFailedConnect(o, true, nothing_on_connection, NULL));
     NEXT(natsOptions_SetReconnectBufSize(o, 0)); /* none: nothing is to be sent late */
     NEXT(natsOptions_SetSendAsap(o, true));      /* else a lone write waits for 1 ms */
     NEXT(natsOptions_SetPingInterval(o, 5000));
     NEXT(natsOptions_SetMaxPingsOut(o, 2));
     NEXT(natsOptions_SetWriteDeadline(o, STORE_CALL_MS));
-    NEXT(natsOptions_SetErrorHandler(o, nothing_on_error, NULL));
 #undef NEXT
     return s;
 }

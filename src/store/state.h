@@ -25,6 +25,7 @@ enum {
     WATCH_POST_BYTES_MAX = 16 << 20, /* and their keys and values */
     LOOK_MIN_MS = 250,
     LOOK_MAX_MS = 5000,
+    CONNECT_WAIT_MAX_MS = 1000,
     LINK_MS = 250,       /* how often the link's status is looked at while all is well */
     CONNECTING_MS = 100, /* and while it is coming up */
     DESTROY_MS = 2000,
@@ -67,8 +68,10 @@ struct link {
     natsSubscription *pushed[BUCKETS_MAX]; /* the watchers', of their last readings */
     /* under the mutex */
     unsigned borrowed;
-    bool answers_ended; /* no callback of `answers` runs or will */
-    bool broken;        /* a write stopped halfway: good for nothing more */
+    bool answers_ended;   /* no callback of `answers` runs or will */
+    bool closed;          /* no callback of `nc` runs or will, and its threads have ended */
+    bool broken;          /* a write stopped halfway: good for nothing more */
+    char error[WHY_SIZE]; /* the last that NATS said; "" is nothing */
 };
 
 struct store {
@@ -125,11 +128,17 @@ void store_thread_ends(struct store *store);
 /* link.c. All on the caretaker's thread except borrow and give_back (mutex held). */
 /* What nats.c says of a failure of this thread's last call. */
 void link_reason(natsStatus s, jsErrCode code, char why[WHY_SIZE]);
-/* NULL: why says what was in the way. The connection may still be coming up. May block. */
+/* NULL: why says what was in the way. May block. */
 struct link *link_create(struct store *store, char why[WHY_SIZE]);
 /* Nobody can borrow it any more (store->link is not it). Waits for those who have it. Takes NULL.
  */
 void link_destroy(struct link *link);
+enum link_state {
+    LINK_AWAY,
+    LINK_UP,
+    LINK_DEAD
+}; /* away: nats.c is at it; dead: it has given up */
+enum link_state link_look(struct link *link, char why[WHY_SIZE]); /* why: unless it is up */
 uint64_t link_reconnects(const struct link *link);
 struct link *link_borrow(struct store *store); /* NULL: not up */
 void link_give_back(struct link *link);

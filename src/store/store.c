@@ -262,8 +262,9 @@ static void connect_failed(struct store *store, const char *why)
     all_away(store, text);
     disconnect(store);
     store->connect_at = mono_add_ms(clock_mono(), store->connect_wait_ms);
-    store->connect_wait_ms =
-        store->connect_wait_ms * 2 > LOOK_MAX_MS ? LOOK_MAX_MS : store->connect_wait_ms * 2;
+    store->connect_wait_ms *= 2;
+    if (store->connect_wait_ms > CONNECT_WAIT_MAX_MS)
+        store->connect_wait_ms = CONNECT_WAIT_MAX_MS;
 }
 
 static void connect_anew(struct store *store)
@@ -290,32 +291,10 @@ static void link_is_up(struct store *store)
         store->buckets[i].look_at = (mono){0};
 }
 
-/* Keeps what NATS refused: only its words tell a refusal from silence. */
-static void note_denial(struct store *store, natsStatus last, const char *text)
-{
-    if (last != NATS_NOT_PERMITTED)
-        return;
-    pthread_mutex_lock(&store->mutex);
-    snprintf(store->denied, sizeof(store->denied), "%s", text ? text : "");
-    pthread_mutex_unlock(&store->mutex);
-}
-
-static bool is_broken(struct store *store)
-{
-    bool broken;
-
-    pthread_mutex_lock(&store->mutex);
-    broken = store->link->broken;
-    pthread_mutex_unlock(&store->mutex);
-    return broken;
-}
-
 /* Sees what has become of the link. */
 static void watch_link(struct store *store)
 {
-    const char *text = NULL;
-    natsConnStatus status;
-    natsStatus last;
+    char reason[WHY_SIZE], why[WHY_SIZE];
 
     if (!store->link) {
         if (!mono_before(clock_mono(), store->connect_at))
@@ -323,22 +302,19 @@ static void watch_link(struct store *store)
         if (!store->link)
             return;
     }
-    status = natsConnection_Status(store->link->nc);
-    last = natsConnection_GetLastError(store->link->nc, &text);
-    if (status == NATS_CONN_STATUS_CLOSED) {
-        connect_failed(store, text && text[0] ? text : "closed");
-    } else if (is_broken(store)) {
-        connect_failed(store, "a write failed");
-    } else if (status != NATS_CONN_STATUS_CONNECTED) {
-        char why[WHY_SIZE];
-
-        no_connection(store, text && text[0] ? text : "lost", why);
+    switch (link_look(store->link, reason)) {
+    case LINK_DEAD:
+        connect_failed(store, reason);
+        break;
+    case LINK_AWAY:
+        no_connection(store, reason, why);
         if (store->up)
             set_link(store, store->link, false);
         all_away(store, why);
-    } else {
+        break;
+    case LINK_UP:
         link_is_up(store);
-        note_denial(store, last, text);
+        break;
     }
 }
 
