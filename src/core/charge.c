@@ -82,7 +82,8 @@ void charge_bytes(struct charge *charge, uint64_t bytes, mono now)
         return;
     limit = w->pool->registry->options.worker_bytes;
     was_over = w->bytes_out > limit;
-    charge->bytes += bytes;
+    CHECK(bytes <= UINT32_MAX - charge->bytes);
+    charge->bytes += (uint32_t)bytes;
     w->bytes_out += bytes;
     if (!was_over && w->bytes_out > limit && w->discovered)
         worker_changed(w, now);

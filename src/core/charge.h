@@ -17,8 +17,8 @@ struct charge {
     struct worker *worker;   /* NULL: empty */
     struct holding *holding; /* the adapter it is for, on this worker, while counted; NULL: none */
     int64_t epoch;
-    uint64_t bytes; /* counted in worker->bytes_out until the first message of the attempt or the
-                       release */
+    uint32_t bytes; /* counted in worker->bytes_out until the first message of the attempt or the
+                       release; one message, which NATS keeps far below 4 GiB */
     uint8_t ended;  /* its epoch ended: no count holds it any more (charge_end) */
     struct link link;
 };

@@ -91,9 +91,12 @@ struct pin {
 };
 
 struct request {
-    enum request_state state;
     struct pool *pool;
     struct charge charge; /* its worker is the present attempt's */
+    enum request_state state : 8;
+    enum delivered delivered : 8; /* worst over all attempts */
+    enum reason reason : 8;
+    enum cause last_cause : 8;
     uint8_t tried_count;
     uint8_t attempt; /* number of the present or last attempt; 0: none sent */
     bool idempotent,
@@ -110,10 +113,7 @@ struct request {
     bool waited;     /* the ticket holds */
     bool bound;      /* the present or last attempt is at its session's worker */
     bool arrived;    /* counted in its adapter's arrivals */
-    enum delivered delivered; /* worst over all attempts */
-    enum reason reason;
-    enum cause last_cause;
-    int32_t rank;            /* -1: none */
+    int32_t rank;    /* -1: none */
     int32_t target_rank;     /* -1: none named */
     int32_t recalled_rank;   /* -1: none recorded */
     int32_t pinned_rank;     /* of the last choice's pin; -1: none */

@@ -10,6 +10,7 @@
 
 struct header_iter {
     const char *at, *end;
+    bool malformed; /* the version line; header_walk says so */
 };
 struct header_field {
     struct span name;
@@ -25,6 +26,9 @@ int header_status(struct span block);
 void header_begin(struct header_iter *iter, struct span block);
 bool header_next(struct header_iter *iter,
                  struct header_field *field); /* tolerates malformed blocks: stops */
+/* Checks as it goes, as header_check does: a block is well formed once this has said HEADER_END. */
+enum header_step { HEADER_FIELD, HEADER_END, HEADER_MALFORMED };
+enum header_step header_walk(struct header_iter *iter, struct header_field *field);
 /* First field of that name; false: none. */
 bool header_find(struct span block, struct span name, struct span *value);
 
@@ -38,6 +42,9 @@ void header_open(struct header_writer *w, struct buf *out); /* writes NATS/1.0\r
 /* All fields of the block for which drop is false, byte for byte, in order. drop may be NULL. */
 void header_copy(struct header_writer *w, struct span block,
                  bool (*drop)(void *arg, const struct header_field *f), void *arg);
+/* All fields as one piece. The block is empty or ends with its closing CRLF: the caller has seen
+ * it. */
+void header_copy_whole(struct header_writer *w, struct span block);
 /* The caller guarantees name and value hold no CR, LF or colon in the name (CHECKed). */
 void header_add(struct header_writer *w, struct span name, struct span value);
 void header_lines(struct header_writer *w,

@@ -37,6 +37,16 @@ static char *put_number(char *at, uint64_t value)
     char digits[20];
     unsigned n = 0;
 
+    if (value < 1000) { /* almost always: sizes of messages */
+        unsigned small = (unsigned)value;
+
+        if (small >= 100)
+            *at++ = (char)('0' + small / 100);
+        if (small >= 10)
+            *at++ = (char)('0' + small / 10 % 10);
+        *at++ = (char)('0' + small % 10);
+        return at;
+    }
     do {
         digits[n++] = (char)('0' + value % 10);
         value /= 10;

@@ -40,10 +40,12 @@ static wb_status write_headers(struct transit *t, mono now)
 {
     struct router *r = t->router;
     struct header_writer w = router_headers(r);
-    struct span given;
 
-    header_copy(&w, t->headers, t->filter_headers ? drop_for_worker : NULL, NULL);
-    if (t->headers.len == 0 || t->made_id || !header_find(t->headers, H_REQUEST_ID, &given))
+    if (t->filter_headers)
+        header_copy(&w, t->headers, drop_for_worker, NULL);
+    else
+        header_copy_whole(&w, t->headers);
+    if (!t->id_header)
         header_add(&w, H_REQUEST_ID, t->id);
     header_add(&w, H_SUBJECT, t->subject);
     if (t->core.attempt == 1 && t->hops == 1) {

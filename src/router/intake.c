@@ -92,45 +92,52 @@ static void wrong(struct wishes *w, const char *what)
         w->wrong = what;
 }
 
+static void read_header(struct transit *t, struct wishes *w, const struct header_field *f)
+{
+    enum request_header which;
+
+    /* Only names beginning with W, w, N or t can concern the router. */
+    if ((f->name.ptr[0] | 0x20) != 'w' && f->name.ptr[0] != 'N' && f->name.ptr[0] != 't')
+        return;
+    if (span_eq(f->name, H_MSG_ID)) {
+        w->msg_id = f->value;
+    } else if (span_eq(f->name, H_TRACEPARENT)) {
+        t->trace = record_trace_of(f->value);
+    } else if (span_eq(f->name, H_TRACE_DEST) || span_eq(f->name, H_TRACE_ONLY)) {
+        t->filter_headers = true;
+    } else if (header_is_waybill(f->name)) {
+        which = request_header_find(f->name);
+        if (which != RH_COUNT) {
+            if (w->given[which])
+                wrong(w, "a Waybill header is given twice");
+            w->given[which] = w->any = true;
+            w->value[which] = f->value;
+            return;
+        }
+        t->filter_headers = true;
+        if (span_eq(f->name, H_HOPS) && !span_to_u64(f->value, &w->hops))
+            wrong(w, "Waybill-Hops is not a number");
+    }
+}
+
+/* One pass: what a block said counts only if all of it is well formed. */
 static void read_headers(struct transit *t, struct wishes *w)
 {
     struct header_iter iter;
     struct header_field f;
+    enum header_step step;
 
     if (t->headers.len == 0)
         return;
-    if (header_check(t->headers) != WB_OK) {
-        t->filter_headers = true;
-        wrong(w, "the header block is malformed");
-        return;
-    }
     header_begin(&iter, t->headers);
-    while (header_next(&iter, &f)) {
-        enum request_header which;
-
-        /* Only names beginning with W, w or N can concern the router. */
-        if ((f.name.ptr[0] | 0x20) != 'w' && f.name.ptr[0] != 'N' && f.name.ptr[0] != 't')
-            continue;
-        if (span_eq(f.name, H_MSG_ID)) {
-            w->msg_id = f.value;
-        } else if (span_eq(f.name, H_TRACEPARENT)) {
-            t->trace = record_trace_of(f.value);
-        } else if (span_eq(f.name, H_TRACE_DEST) || span_eq(f.name, H_TRACE_ONLY)) {
-            t->filter_headers = true;
-        } else if (header_is_waybill(f.name)) {
-            which = request_header_find(f.name);
-            if (which != RH_COUNT) {
-                if (w->given[which])
-                    wrong(w, "a Waybill header is given twice");
-                w->given[which] = w->any = true;
-                w->value[which] = f.value;
-                continue;
-            }
-            t->filter_headers = true;
-            if (span_eq(f.name, H_HOPS) && !span_to_u64(f.value, &w->hops))
-                wrong(w, "Waybill-Hops is not a number");
-        }
-    }
+    while ((step = header_walk(&iter, &f)) == HEADER_FIELD)
+        read_header(t, w, &f);
+    if (step == HEADER_END)
+        return;
+    *w = (struct wishes){.rank = -1};
+    t->trace = SPAN_EMPTY;
+    t->filter_headers = true;
+    wrong(w, "the header block is malformed");
 }
 
 static void read_id(struct transit *t, struct wishes *w)
@@ -149,6 +156,7 @@ static void read_id(struct transit *t, struct wishes *w)
     }
     if (id.len) {
         t->id = id; /* it lies in the headers */
+        t->id_header = w->given[RH_REQUEST_ID];
         return;
     }
     t->made_id = true;

@@ -28,6 +28,7 @@
 /* What one pass over a worker's headers found. */
 struct scan {
     bool waybill, progress, error, end, has_seq, seq_bad;
+    bool whole; /* the block ends with its closing CRLF, as it should */
     int code;
     unsigned long long seq, retry_after_ms;
 };
@@ -38,11 +39,12 @@ static struct scan scan_headers(struct span block)
     struct header_iter iter;
     struct header_field f;
     unsigned long long n;
+    const char *at;
 
     if (block.len == 0)
         return s;
     header_begin(&iter, block);
-    while (header_next(&iter, &f)) {
+    for (at = iter.at; header_next(&iter, &f); at = iter.at) {
         if (header_is_waybill(f.name)) {
             s.waybill = true;
             if (span_eq(f.name, H_PROGRESS))
@@ -60,6 +62,7 @@ static struct scan scan_headers(struct span block)
             s.error = true;
         }
     }
+    s.whole = at + 2 == iter.end && at[0] == '\r' && at[1] == '\n';
     return s;
 }
 
@@ -451,7 +454,10 @@ static wb_status answer_headers(struct transit *t, const struct lane_message *m,
     for (int with = !t->disclosed; with >= 0; with--) {
         struct header_writer w = router_headers(t->router);
 
-        header_copy(&w, m->headers, s->waybill ? drop_waybill : NULL, NULL);
+        if (s->whole && !s->waybill)
+            header_copy_whole(&w, m->headers);
+        else
+            header_copy(&w, m->headers, drop_waybill, NULL);
         if (is_stream(t))
             header_add_u64(&w, H_SEQ, t->seq_out + 1);
         if (with)

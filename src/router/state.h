@@ -101,6 +101,7 @@ struct transit {
     bool filter_headers; /* some client header must not reach the worker */
     bool in_map;
     bool made_id;       /* the router made the request id */
+    bool id_header;     /* the client's headers hold it as Waybill-Request-Id */
     bool advice;        /* wants to be told the choice, not to be served */
     bool retry_unknown; /* the record that its retry asked for could not be read */
     bool numbered;      /* the worker numbers its stream messages */

@@ -44,7 +44,7 @@ class Memory(Case):
         self.assertLess(self.each(b"q" * 1000), REQUEST_MAX)
 
     def test_a_request_with_an_id_of_the_client_in_flight(self):
-        self.assertLess(self.each(b"q" * 1000, named=True), REQUEST_MAX + 64)  # its entry in the map of ids; to come under the bar too
+        self.assertLess(self.each(b"q" * 1000, named=True), REQUEST_MAX)
 
 
 if __name__ == "__main__":

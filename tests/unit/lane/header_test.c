@@ -2,6 +2,7 @@
 #include "lane/header.h"
 
 #include <check.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #define BLOCK                                                                                      \
@@ -154,6 +155,59 @@ START_TEST(a_block_that_does_not_begin_as_one_copies_nothing)
 }
 END_TEST
 
+START_TEST(a_whole_block_is_copied_in_one_piece)
+{
+    struct header_writer w;
+    struct buf out;
+
+    buf_init(&out, 4096);
+    header_open(&w, &out);
+    header_copy_whole(&w, lit(BLOCK));
+    header_copy_whole(&w, SPAN_EMPTY);
+    header_copy_whole(&w, lit("NATS/1.0\r\n\r\n"));
+    ck_assert(header_close(&w) == WB_OK);
+    ck_assert(
+        span_eq_str(buf_span(&out),
+                    "NATS/1.0\r\nA: 1\r\nEmpty:\r\nB:  two words \r\nA: 3\r\nX-y: a:b\r\n\r\n"));
+    buf_fini(&out);
+}
+END_TEST
+
+/* One line end in a value would be a header of the sender's own: wherever it stands. */
+START_TEST(a_value_with_a_line_end_ends_the_program)
+{
+    char value[] = "twenty bytes of text";
+    struct header_writer w;
+    struct buf out;
+
+    value[_i / 2] = _i % 2 ? '\r' : '\n';
+    buf_init(&out, 256);
+    header_open(&w, &out);
+    header_add(&w, SPAN_LIT("A"), span_str(value));
+}
+END_TEST
+
+START_TEST(any_other_byte_is_a_value)
+{
+    char value[24];
+    struct header_writer w;
+    struct buf out;
+
+    buf_init(&out, 256);
+    for (int byte = 0; byte < 256; byte++) {
+        if (byte == '\r' || byte == '\n')
+            continue;
+        memset(value, byte, sizeof(value));
+        buf_clear(&out);
+        header_open(&w, &out);
+        header_add(&w, SPAN_LIT("A"), span_of(value, sizeof(value)));
+        ck_assert_int_eq(header_close(&w), WB_OK);
+        ck_assert_uint_eq(buf_len(&out), sizeof("NATS/1.0\r\nA: \r\n\r\n") - 1 + sizeof(value));
+    }
+    buf_fini(&out);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("header");
@@ -168,6 +222,10 @@ int main(void)
     tcase_add_test(tests, copy_keeps_bytes);
     tcase_add_test(tests, a_block_that_does_not_begin_as_one_copies_nothing);
     tcase_add_test(tests, failure_sticks);
+    tcase_add_test(tests, a_whole_block_is_copied_in_one_piece);
+    tcase_add_loop_test_raise_signal(tests, a_value_with_a_line_end_ends_the_program, SIGABRT, 0,
+                                     2 * 20);
+    tcase_add_test(tests, any_other_byte_is_a_value);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
