@@ -303,6 +303,8 @@ static wb_status subscribe(struct wb_worker *w, natsSubscription **sub, const ch
         s = natsSubscription_SetOnCompleteCB(*sub, on_complete, w);
     if (s == NATS_OK)
         s = natsSubscription_SetPendingLimits(*sub, -1, 256 * 1024 * 1024);
+    /* Of one closed at once no completion is told, and a handler may still run: its reference
+     * stays. */
     if (*sub == NULL)
         worker_release(w);
     return message_status(s);

@@ -9,10 +9,8 @@
  * and last resort up to date. A worker is on the ejected list, oldest first, exactly while it is
  * EJECTED; a new ejection of the last resort puts it last, so the next one gets its turn. Marks and
  * ejections end by the recheck deadline, silence by its own; both are set far ahead and moved for
- * the price of a store. Where requests wait, the
- * queue is told of each change too. Callbacks run last, when all is consistent: they may choose,
- * charge, eject.
- */
+ * the price of a store. Where requests wait, the queue is told of each change too. Callbacks run
+ * last, when all is consistent: they may choose, charge, eject. */
 #include "base/check.h"
 #include "core/pool.h"
 

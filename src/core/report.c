@@ -148,6 +148,7 @@ static void apply(struct worker *w, const struct worker_report *report, struct p
 
     if (!report->has_others)
         others = report->inflight > w->occupancy ? report->inflight - w->occupancy : 0;
+    w->told = report->has_adapters || (w->told && !is_first(w, report));
     w->epoch = report->epoch;
     w->state = report->state;
     w->interval_ms =

@@ -3,8 +3,7 @@
  *
  *   NEW --choose--> CHOSEN --resolve--> OUT --answered--> SERVED --finish--> ENDED
  *    ^                 |  (vanished:       |
- *    |                 |   choose again)   +--failed--> PAUSED --(its time)--> choose again, or
- * FAILED
+ *    |                 |   choose again)   +--failed--> PAUSED --(its time)--> choose, or FAILED
  *    +-- WAITING (start_wait: target or adapter's holder not yet heard of)
  *
  * From choose or resolve, where all that are permitted are only busy:

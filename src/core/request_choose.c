@@ -48,8 +48,11 @@ static struct next wait_or_fail_at(struct request *rq, struct worker *w, mono no
 {
     struct next next;
 
+    /* Pinned to whom it avoids, for want of another: any newcomer may have it. */
+    bool any = request_is_pinned(rq) && request_left_with(rq) == w;
+
     if (rq->state == REQUEST_GRANTED || queue_has_room(rq, request_is_pinned(rq)))
-        return enqueue(rq, w, now);
+        return enqueue(rq, any ? NULL : w, now);
     next =
         rq->tried_count > 0 ? request_fail_by_cause(rq, now) : request_fail_overloaded(rq, w, now);
     next.queue_full = rq->pool->options.queue_limit > 0 || request_is_pinned(rq);
@@ -142,7 +145,9 @@ static struct next choose_target(struct request *rq, const struct pin *pin, mono
 
     if (bound && request_contradicts(rq, pin))
         return contradiction(rq, pin, wait_until, now);
-    if (status == WB_UNKNOWN_WORKER && mono_before(now, wait_until))
+    /* What it holds comes with a full heartbeat, not with the first word of its load. */
+    if ((status == WB_UNKNOWN_WORKER || (status == WB_UNKNOWN_ADAPTER && !w->told)) &&
+        mono_before(now, wait_until))
         return wait_to_be_heard(rq, wait_until);
     if (status == WB_OVERLOADED ||
         (status == WB_OK && rq->tried_count > 0 && rq->state != REQUEST_GRANTED))
@@ -198,6 +203,8 @@ static struct next choose_hard(struct request *rq, const struct pin *pin, mono w
     case BOND_BROKEN:
         return broken(rq, now);
     case BOND_LACKING:
+        if (!w->told && mono_before(now, wait_until))
+            return wait_to_be_heard(rq, wait_until);
         return request_fail(rq, WB_SESSION_CONFLICT, now);
     case BOND_TRIED:
         break;

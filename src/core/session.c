@@ -4,15 +4,15 @@
  * ticket whose verdict has changed behind its back is on the ready list besides (an owner or user)
  * until the router takes it off. A session is on the idle list, oldest first, exactly while it is
  * bound and nobody uses or awaits it; on the outbox while it may have something to do in the
- * bucket. `after` ends each event: it puts the session where its state says and frees what is no
- * longer needed, so no function before it looks at lists of sessions.
+ * bucket. session_after ends each event: it puts the session where its state says and frees what is
+ * no longer needed, so no function before it looks at lists of sessions.
  *
  * The bucket. `known` is what the key held when last heard of; `doubt` says that this may be wrong
  * (a write that lost or whose end is unknown), and then the key is read before anything else. What
- * is to be done follows from state and known alone (`next_effect`), at the moment it is asked for.
- * One effect at a time is out for each session; word of the watch that comes meanwhile is judged by
- * its revision when the effect ends: newer than what was written means doubt. Our own echo is
- * recognised by its content.
+ * is to be done follows from state and known alone (session_next_effect), at the moment it is asked
+ * for. One effect at a time is out for each session; word of the watch that comes meanwhile is
+ * judged by its revision when the effect ends: newer than what was written means doubt. Our own
+ * echo is recognised by its content.
  *
  * A session whose effect failed is on the troubled list and has none until its turn: one a second
  * for the whole table while effects fail (a bucket that is full refuses everything), more and more
@@ -67,24 +67,40 @@ struct session *session_create(struct sessions *table, const struct session_rule
     return s;
 }
 
-/* The oldest idle one that has no business with the bucket is forgotten here, not unbound. */
-static bool make_room(struct sessions *table)
+/* Of the oldest idle ones, the first that the bucket holds; else the first whose word to it is
+ * still to be given, which is lost with it; NULL: none. */
+static struct session *oldest(struct sessions *table)
 {
+    struct session *unwritten = NULL;
     unsigned looks = 0;
 
-    if (slab_used(table->slab) < table->options.max)
-        return true;
-    for (struct link *at = list_first(&table->idle); at && looks <= LOOKS_FOR_ROOM;
+    for (struct link *at = list_first(&table->idle); at && looks < LOOKS_FOR_ROOM;
          at = list_next(&table->idle, at), looks++) {
         struct session *s = CONTAINER_OF(at, struct session, idle);
 
         if (s->io != IO_NONE)
             continue;
-        session_note(table, SESSION_COUNT_FORGOTTEN);
-        session_forget(s);
-        return true;
+        if (!table->up || session_is_written(s))
+            return s;
+        if (!unwritten)
+            unwritten = s;
     }
-    return false;
+    return unwritten;
+}
+
+/* By forgetting one here, where it need not be: that unbinds nothing. */
+static bool make_room(struct sessions *table)
+{
+    struct session *s;
+
+    if (slab_used(table->slab) < table->options.max)
+        return true;
+    s = oldest(table);
+    if (!s)
+        return false;
+    session_note(table, SESSION_COUNT_FORGOTTEN);
+    session_forget(s);
+    return true;
 }
 
 enum session_verdict session_verdict(const struct session_ticket *t)
@@ -268,8 +284,9 @@ static void owner_left(struct session *s)
         return;
     }
     session_move(s, SESSION_ABSENT);
-    s->remove = true;
-    s->tries = 0;
+    s->broken = false;
+    s->remove = true;            /* the claim */
+    s->tries = UNBIND_TRIES_MAX; /* what another has bound since stays */
 }
 
 void session_leave(struct session_ticket *t, mono now)
@@ -293,6 +310,11 @@ void session_leave(struct session_ticket *t, mono now)
     }
     ticket_cast_out(t);
     session_after(s);
+}
+
+bool sessions_busy(const struct sessions *table)
+{
+    return !list_is_empty(&table->ready) || !list_is_empty(&table->outbox);
 }
 
 struct session_ticket *sessions_ready(struct sessions *table)

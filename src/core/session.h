@@ -115,8 +115,11 @@ void session_leave(struct session_ticket *ticket, mono now);
 
 /* The next ticket whose verdict is no longer SESSION_WAIT; NULL: none. */
 struct session_ticket *sessions_ready(struct sessions *sessions);
+/* Has sessions_ready, or perhaps sessions_effect, something to give? */
+bool sessions_busy(const struct sessions *sessions);
 /* For operators: the binding goes, here and in the bucket. False: not bound as far as is known
- * here; the bucket is looked into all the same. Requests under way go on. */
+ * here; the bucket is looked into all the same, save while a request claims it: what comes of that
+ * is newer. Requests under way go on. */
 bool session_unbind(struct sessions *sessions, struct span key, mono now);
 
 /* ---- the bucket ---- */

@@ -14,6 +14,8 @@ static void learn_nothing(struct session *s, bool was_written)
 {
     struct session_ticket *first;
 
+    if (s->state == SESSION_ABSENT)
+        s->remove = false; /* nothing is left to go */
     if (s->state != SESSION_FOREIGN && !(s->state == SESSION_BOUND && was_written))
         return; /* what is owned or bound here is written again */
     session_move(s, SESSION_ABSENT);
@@ -32,10 +34,8 @@ static void learn_claim(struct session *s)
 {
     if (s->state == SESSION_FOREIGN)
         return;
-    if (s->state == SESSION_ABSENT) {
-        s->remove = false;
-        return;
-    }
+    if (s->state == SESSION_ABSENT)
+        s->remove = false; /* the key is another's now */
     if (s->state == SESSION_CLAIMING && !mono_before(s->table->now, session_overdue_at(s))) {
         session_note(s->table, SESSION_COUNT_TAKEN_OVER);
         return; /* ours follows on its revision */

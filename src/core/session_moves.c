@@ -266,8 +266,13 @@ static mono due(const struct session *s)
         at = mono_add_ms(s->claimed_at, s->rules->wait_ms);
     else if (s->state == SESSION_FOREIGN && !list_is_empty(&s->waiters))
         at = session_overdue_at(s);
-    else if (s->state == SESSION_BOUND)
-        at = mono_min(s->users ? MONO_NEVER : session_expiry(s), session_renewal(s));
+    else if (s->state == SESSION_BOUND) {
+        mono renewal = session_renewal(s);
+
+        if (!mono_before(s->table->now, renewal)) /* it is on the outbox, or on the troubled list */
+            renewal = MONO_NEVER;
+        at = mono_min(s->users ? MONO_NEVER : session_expiry(s), renewal);
+    }
     return at;
 }
 
@@ -311,8 +316,11 @@ static bool is_needed(const struct session *s)
     if (s->state == SESSION_BOUND || s->owner || !list_is_empty(&s->waiters) || s->users ||
         s->io != IO_NONE)
         return true;
-    if (s->state == SESSION_ABSENT) /* the key is still to go */
-        return s->remove && s->table->up && (s->doubt || s->known_hold != SESSION_HOLDS_NOTHING);
+    /* The key is still to go: also while the bucket is away, if it is an operator's wish; a claim
+     * or binding that is given up runs out there too. */
+    if (s->state == SESSION_ABSENT)
+        return s->remove && (s->table->up || s->tries < UNBIND_TRIES_MAX) &&
+               (s->doubt || s->known_hold != SESSION_HOLDS_NOTHING);
     return false;
 }
 
@@ -329,6 +337,8 @@ void session_after(struct session *s)
         own(s);
     if (s->state == SESSION_BOUND && !s->doubt && s->io == IO_NONE)
         session_admit_waiters(s); /* they waited for the bucket's word */
+    if (s->state == SESSION_ABSENT && !s->remove && !list_is_empty(&s->waiters))
+        session_claim(s, session_take_waiter(s)); /* what they waited to hear of is gone */
     has_effect = session_next_effect(s, &kind);
     if (!has_effect && !is_needed(s)) {
         session_forget(s);

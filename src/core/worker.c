@@ -82,11 +82,13 @@ bool worker_has_room(const struct worker *w, uint32_t own, mono now)
  *   discovered  state              health   marked  capacity or bytes used up | standing
  *   no          any                any      any     any                       | unknown
  *   yes         draining, leaving  any      any     any                       | draining
- *   yes         ready, busy        ejected  any     any                       | ejected (routable
- * only as the last resort) yes         busy               healthy  any     any | busy yes ready
- * healthy  yes     any                       | overloaded yes         ready              healthy no
- * yes                       | full yes         ready              healthy  no      no | free
- */
+ *   yes         ready, busy        ejected  any     any                       | ejected
+ *   yes         busy               healthy  any     any                       | busy
+ *   yes         ready              healthy  yes     any                       | overloaded
+ *   yes         ready              healthy  no      yes                       | full
+ *   yes         ready              healthy  no      no                        | free
+ *
+ * An ejected one is routable only as the last resort. */
 enum worker_standing worker_standing(const struct worker *w, mono now)
 {
     MAGIC_CHECK(w, WORKER_MAGIC);

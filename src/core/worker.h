@@ -54,6 +54,7 @@ struct worker {
     bool is_static : 1; /* stands in the config */
     bool follows_heartbeats : 1;
     bool heard : 1; /* a heartbeat of the present epoch was accepted */
+    bool told : 1;  /* and one of them, or the config, said what it holds */
     bool holds : 1; /* priv->adapters is set: they are told what changes too */
 
     int64_t epoch;

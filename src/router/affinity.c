@@ -249,7 +249,10 @@ void affinity_late(struct transit *t, mono now)
     if (owner)
         follow = CONTAINER_OF(owner, struct attendance, ticket)->transit->core.charge.worker;
     transit_place(t, PLACE_RUNNING);
-    go(t, verdict, follow, now);
+    if (lane_is_up(t->router->back))
+        go(t, verdict, follow, now);
+    else
+        dispatch_start(t, now); /* waits for the link; its part in the session stays as it is */
 }
 
 void affinity_answered(struct transit *t, mono now)
@@ -258,7 +261,9 @@ void affinity_answered(struct transit *t, mono now)
 
     if (t->attendance)
         session_answered(&t->attendance->ticket, span_str(w->id), t->core.rank,
-                         t->core.charge.epoch, t->service->settings->session.mode == SESSION_SOFT,
+                         t->core.charge.epoch,
+                         t->service->settings->session.mode == SESSION_SOFT &&
+                             t->core.target.len == 0, /* a rank it named is for this request only */
                          now);
 }
 
@@ -500,6 +505,11 @@ void affinity_on_watch(struct affinity *a, enum store_watch_event event, bool an
         sessions_gap(a->sessions);
         return;
     }
+}
+
+bool affinity_has_more(const struct affinity *a)
+{
+    return a && sessions_busy(a->sessions);
 }
 
 mono affinity_turn(struct affinity *a, mono now)

@@ -13,7 +13,7 @@ void affinity_destroy(struct affinity *affinity); /* takes NULL; transits must b
 bool affinity_bucket(const struct affinity *affinity, struct store_bucket *out);
 
 /* The transit belongs to the session of this name, which must live as long. Without memory it goes
- * unbound (counted). Nothing where the service has no sessions. */
+ * unbound (logged). Nothing where the service has no sessions. */
 void affinity_attend(struct transit *t, struct span session);
 /* The session's name as the client gave it; empty: none. */
 struct span affinity_name(const struct transit *t);
@@ -30,6 +30,7 @@ bool affinity_look(const struct transit *t, struct pin *out, mono now);
 /* Ends each turn of the loop: wakes those that may go on, sends what the bucket should hear.
  * Returns when it is due again. */
 mono affinity_turn(struct affinity *affinity, mono now);
+bool affinity_has_more(const struct affinity *affinity); /* for another turn; takes NULL */
 
 /* store's events */
 void affinity_on_bucket(struct affinity *affinity, bool there, mono now);

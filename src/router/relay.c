@@ -412,7 +412,6 @@ void relay_refuse(struct router *r, struct service *s, struct span reply, struct
 static void served(struct transit *t, mono now)
 {
     request_answered(&t->core, now);
-    charge_bytes_arrived(&t->core.charge, now);
     t->server = t->core.charge.worker;
     worker_ref(t->server);
     t->first_reply_us = mono_diff_us(now, t->received);
@@ -629,7 +628,6 @@ static void classified(struct transit *t, const struct lane_message *m, mono now
     if (s.progress) {
         router_count(t->router, COUNT_PROGRESS);
         request_progress(&t->core, now);
-        charge_bytes_arrived(&t->core.charge, now);
         transit_arm(t, CLOCK_INACTIVITY,
                     mono_add_ms(now, t->service->settings->timeouts.inactivity_ms));
     } else if (s.error && t->core.state == REQUEST_OUT && refuses(t, s.code)) {

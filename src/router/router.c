@@ -94,6 +94,7 @@ static void before_sleep(void *arg)
     if (r->affinity)
         session_due = affinity_turn(r->affinity, now);
     more = dispatch_waiting(r, now) || more;
+    more = more || affinity_has_more(r->affinity); /* made by those who had their turn just now */
     next = mono_min(session_due, more ? now : registry_next(r->registry));
     next = mono_min(next, mono_min(r->denied_due, deadlines_next(r->deadlines)));
     if (mono_before(now, r->start_until))

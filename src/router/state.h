@@ -13,9 +13,9 @@
  *   start_wait  its target or a holder of its adapter was not heard of yet; ends by a worker
  *               joining, or by the clock
  *   queued      all workers that it may go to are busy: it waits for its turn (core/queue), or
- * until the clock says that it has waited long enough held        all answers are in and the charge
- * is released, but the messages to the client wait (for the bucket's acknowledgement, or for the
- * front lane)
+ *               until the clock says that it has waited long enough
+ *   held        all answers are in and the charge is released, but the messages to the client
+ *               wait (for the bucket's acknowledgement, or for the front lane)
  *
  * transit_dispose takes it off, out of the id map and back into the slab: the only end. */
 #ifndef ROUTER_STATE_H

@@ -406,6 +406,7 @@ void *requests_run(void *arg)
         if (deadlines_run(store->deadlines, clock_mono(), FIRED_AT_ONCE) == FIRED_AT_ONCE) {
             pthread_mutex_unlock(&store->mutex); /* let the loop in */
             pthread_mutex_lock(&store->mutex);
+            continue; /* it may have stopped us, or the link have changed */
         }
         if (next_to_send(store)) {
             struct link *link = link_borrow(store);

@@ -467,6 +467,7 @@ struct store *store_create(struct loop *loop, const struct store_connection *con
     pthread_condattr_destroy(&attributes);
     store->inbox =
         inbox_create(loop, REPORTS_MAX + STORE_REQUESTS_MAX + WATCH_POSTS_MAX, deliver, store);
+    nats_Open(-1); /* before any thread of ours may end with nats.c unopened */
     if (!copy_connection(store, connection) || !store->inbox || requests_init(store) != WB_OK) {
         store_destroy(store);
         return NULL;

@@ -245,8 +245,11 @@ static bool check_stream(struct watch *w)
         same = info->Created == w->stream_created;
         if (w->newest >= w->behind)
             w->behind = 0;
-        if (w->current && w->behind == 0 && info->State.Msgs > 0 && info->State.LastSeq > w->newest)
+        if (w->current && w->behind == 0 && info->State.Msgs > 0 &&
+            info->State.LastSeq > w->newest) {
             w->behind = info->State.LastSeq;
+            w->idle_ms = 0; /* it may be on its way */
+        }
     }
     jsStreamInfo_Destroy(info);
     w->check_at = mono_add_ms(clock_mono(), CHECK_MS);

@@ -315,6 +315,22 @@ class Back(Lanes):
         self.bucket.wait_outcome("torn", "interrupted", 20 * SLOW)
         self.whole_again()
 
+    def test_who_waited_for_its_session_waits_for_the_link(self):
+        """Its waiting over while the link was down, it was sent into nothing: an internal error."""
+        service = self.fabric.service(session={"ttl_s": 60, "wait_ms": 1000})
+        (worker,) = self.ready(hold, service=service)
+        owner = self.start("owner", {"Waybill-Session": "s"})
+        worker.next()
+        waiter = self.start("waiter", {"Waybill-Session": "s"})
+        wait_for(lambda: int(self.router.metrics()["waybill_held_requests"]) == 2, 5 * SLOW, "two requests held")
+        self.cut("back")
+        wait_for(lambda: self.router.metrics().get("waybill_sessions_waits_over_total") == 1, 10 * SLOW, "the end of its waiting")
+        self.assertEqual([], waiter.messages)
+        worker.handler = serve
+        self.mend("back")
+        self.assertServed(waiter.next(10 * SLOW), "w1")
+        self.assertEqual([], owner.messages)
+
     def test_a_frozen_back_blames_nobody(self):
         """Nothing comes and nobody says so: heartbeats stop, but that is the link's silence and no worker's. What was out ends as link_lost."""
         (worker,) = self.ready(serve, service=self.fabric.service(timeouts={"first_reply_ms": 20000}), heartbeat={"interval_ms": 300})

@@ -438,12 +438,19 @@ static void heartbeat(unsigned number, enum worker_state state, int64_t epoch)
     if (expected == REPORT_LEFT) {
         shadow->known = false;
     } else if (expected != REPORT_STALE_EPOCH) {
+        bool told = report.has_adapters || (expected == REPORT_UPDATED && shadow->told);
+
         if (!report.has_adapters)
             mask = expected == REPORT_UPDATED ? shadow->adapters : 0;
-        *shadow = (struct shadow){true,         epoch,
-                                  state,        report.interval_ms,
-                                  report.ranks, report.adapter_slots,
-                                  mask,         model.now.us + (int64_t)report.interval_ms * 3000};
+        *shadow = (struct shadow){.known = true,
+                                  .epoch = epoch,
+                                  .state = state,
+                                  .interval_ms = report.interval_ms,
+                                  .ranks = report.ranks,
+                                  .slots = report.adapter_slots,
+                                  .adapters = mask,
+                                  .dead_at = model.now.us + (int64_t)report.interval_ms * 3000,
+                                  .told = told};
     }
     result = pool_report(model.pool, &report, model.now);
     CHECK(result == expected);

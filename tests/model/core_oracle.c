@@ -362,6 +362,11 @@ static struct expected rebinds(const struct live *live)
     return live->rebound ? fails_by_cause(live) : (struct expected){.kind = NEXT_REBIND};
 }
 
+static bool may_tell_yet(unsigned number)
+{
+    return !model.shadows[number].told && mono_before(model.now, model.wait_until);
+}
+
 static struct expected contradicted(const struct facts *f, const struct live *live)
 {
     enum bond bond = bond_with(f, live);
@@ -388,7 +393,7 @@ static struct expected expect_target(const struct facts *f, const struct live *l
     if (rank >= (int32_t)w->ranks)
         return fails_first(live, WB_BAD_REQUEST);
     if (!may_serve(f, live->adapter, number))
-        return fails_first(live, WB_UNKNOWN_ADAPTER);
+        return may_tell_yet(number) ? is_heard_later() : fails_first(live, WB_UNKNOWN_ADAPTER);
     if (!set_has(f->admitting, number))
         return fails_first(live, WB_NO_WORKER);
     if (!set_has(f->roomy, number) || (live->rq.tried_count > 0 && !has_turn(live)))
@@ -456,11 +461,19 @@ static struct expected expect_bound(const struct facts *f, const struct live *li
     if (bond == UNHEARD || bond == BROKEN)
         return rebinds(live);
     if (bond == LACKING)
-        return fails(WB_SESSION_CONFLICT, NULL);
+        return may_tell_yet(number_in(live->pinned)) ? is_heard_later()
+                                                     : fails(WB_SESSION_CONFLICT, NULL);
     if (bond == FAILED)
         return fails_by_cause(live);
-    if (live->pin.on_busy == ON_BUSY_WAIT)
-        return waits_at(live, number_in(live->pinned));
+    if (live->pin.on_busy == ON_BUSY_WAIT) {
+        struct expected waits = waits_at(live, number_in(live->pinned));
+
+        /* at whom it avoids: for anybody better, that is */
+        if (waits.kind == NEXT_QUEUE && (recalled_by(f, live, RECALL_AVOID) & waits.workers) != 0 &&
+            !set_has(tried_by(live), number_in(live->pinned)))
+            waits.workers = 0;
+        return waits;
+    }
     if (live->pin.on_busy == ON_BUSY_FAIL)
         return live->rq.tried_count > 0 ? fails_by_cause(live) : fails(WB_OVERLOADED, "worker");
     e = expect_policy(f, live);

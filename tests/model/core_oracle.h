@@ -24,6 +24,7 @@ struct shadow { /* what is true of an id by its heartbeats and messages alone */
     uint32_t interval_ms, ranks, slots;
     unsigned adapters; /* set of those that it holds */
     int64_t dead_at;   /* us */
+    bool told;         /* in this epoch, what it holds */
 };
 
 struct live {

@@ -857,6 +857,151 @@ START_TEST(unbinding_removes_the_key_and_leaves_requests_alone)
 }
 END_TEST
 
+/* What was due and could not be done armed a clock in the past: the loop never slept. */
+START_TEST(a_renewal_that_is_due_does_not_keep_the_loop_awake)
+{
+    struct session_effect e;
+
+    reach(SESSION_BOUND);
+    pass(TTL_MS / 3);
+    ck_assert(mono_before(now, sessions_next(table)));
+    e = expect_effect(SESSION_WRITE);
+    done(&e, SESSION_FAILED);
+    ck_assert(mono_before(now, sessions_next(table)));
+    pass(1000);
+    read_gives(SESSION_HOLDS_BOUND, "me", "w1");
+}
+END_TEST
+
+START_TEST(what_another_router_claims_after_an_unbinding_is_its_own)
+{
+    reach(SESSION_BOUND);
+    ck_assert(session_unbind(table, KEY, now));
+    effect_succeeds(SESSION_DELETE);
+    seen(SESSION_HOLDS_INIT, "other", NULL);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    expect_effect(-1);
+    seen(SESSION_HOLDS_BOUND, "other", "w2");
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    ck_assert(span_eq_str(session_bound(&second).worker, "w2"));
+}
+END_TEST
+
+START_TEST(who_waits_for_the_word_on_a_binding_that_is_unbound_begins_anew)
+{
+    struct session_effect e;
+
+    reach(SESSION_BOUND);
+    session_leave(&first, now);
+    sessions_gap(table);
+    ck_assert_int_eq(enter(&second), SESSION_WAIT);
+    e = expect_effect(SESSION_READ);
+    ck_assert(session_unbind(table, KEY, now));
+    e.put = (struct session_fact){.hold = SESSION_HOLDS_BOUND,
+                                  .router = SPAN_LIT("me"),
+                                  .worker = SPAN_LIT("w1"),
+                                  .rank = -1,
+                                  .written = now};
+    done(&e, SESSION_DONE);
+    effect_succeeds(SESSION_DELETE);
+    ck_assert_int_eq(expect_effect(SESSION_WRITE).put.hold, SESSION_HOLDS_INIT);
+    ck_assert_int_eq(second.role, SESSION_OWNER);
+}
+END_TEST
+
+START_TEST(an_owner_that_left_takes_its_claim_away_and_nothing_else)
+{
+    struct session_effect e;
+
+    reach(SESSION_OWNED);
+    session_leave(&second, now);
+    session_leave(&first, now);
+    e = expect_effect(SESSION_DELETE);
+    done(&e, SESSION_OTHER);
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    session_leave(&first, now);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w2");
+    expect_effect(-1);
+}
+END_TEST
+
+/* Once the request that found a binding broken has left without another, the next one may be that
+ * worker's again. */
+START_TEST(a_binding_is_broken_for_the_rebinding_that_found_it_so)
+{
+    struct session_effect e;
+
+    reach(SESSION_BOUND);
+    ck_assert_int_eq(enter(&second), SESSION_GO_BOUND);
+    ck_assert_int_eq(session_broken(&second, now), SESSION_WAIT);
+    effect_succeeds(SESSION_WRITE);
+    session_leave(&second, now);
+    effect_succeeds(SESSION_DELETE);
+    ck_assert_int_eq(enter(&third), SESSION_WAIT);
+    e = expect_effect(SESSION_WRITE);
+    done(&e, SESSION_OTHER);
+    read_gives(SESSION_HOLDS_BOUND, "other", "w1");
+    ck_assert_ptr_eq(sessions_ready(table), &third);
+    ck_assert_int_eq(session_verdict(&third), SESSION_GO_BOUND);
+}
+END_TEST
+
+START_TEST(a_full_table_rather_forgets_what_the_bucket_holds)
+{
+    static const char *const keys[] = {"chat.a", "chat.b", "chat.c"};
+    struct session_effect e;
+    struct session_view v;
+
+    teardown();
+    setup_with(2, true);
+    bucket_is_there();
+    ck_assert_int_eq(session_enter(table, &first, rules, span_str(keys[0]), now), SESSION_WAIT);
+    e = expect_effect(SESSION_WRITE);
+    done(&e, SESSION_FAILED);
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    answered(&first, "w1");
+    session_leave(&first, now);
+    ck_assert_int_eq(session_enter(table, &second, rules, span_str(keys[1]), now), SESSION_WAIT);
+    effect_succeeds(SESSION_WRITE);
+    ck_assert_ptr_eq(sessions_ready(table), &second);
+    answered(&second, "w2");
+    effect_succeeds(SESSION_WRITE);
+    session_leave(&second, now);
+    ck_assert_int_eq(session_enter(table, &third, rules, span_str(keys[2]), now), SESSION_WAIT);
+    ck_assert(sessions_find(table, span_str(keys[0]), &v, now));
+    ck_assert(!sessions_find(table, span_str(keys[1]), &v, now));
+}
+END_TEST
+
+START_TEST(what_is_unbound_while_the_bucket_is_away_goes_when_it_is_back)
+{
+    reach(SESSION_BOUND);
+    session_leave(&first, now);
+    sessions_link(table, false, now);
+    ck_assert(session_unbind(table, KEY, now));
+    sessions_link(table, true, now);
+    ck_assert_uint_eq(expect_effect(SESSION_DELETE).expect, revision);
+}
+END_TEST
+
+START_TEST(busy_says_whether_there_is_more_to_do)
+{
+    struct session_effect e;
+
+    ck_assert(!sessions_busy(table));
+    ck_assert_int_eq(enter(&first), SESSION_WAIT);
+    ck_assert(sessions_busy(table));
+    e = expect_effect(SESSION_WRITE);
+    expect_effect(-1);
+    ck_assert(!sessions_busy(table));
+    done(&e, SESSION_FAILED);
+    ck_assert(sessions_busy(table));
+    ck_assert_ptr_eq(sessions_ready(table), &first);
+    expect_effect(-1);
+    ck_assert(!sessions_busy(table));
+}
+END_TEST
+
 static bool collect(void *arg, const struct session_view *v)
 {
     unsigned *n = arg;
@@ -950,6 +1095,14 @@ int main(void)
         what_a_reading_does_not_find_is_gone,
         another_bucket_is_told_what_is_bound_here,
         unbinding_removes_the_key_and_leaves_requests_alone,
+        a_renewal_that_is_due_does_not_keep_the_loop_awake,
+        what_another_router_claims_after_an_unbinding_is_its_own,
+        who_waits_for_the_word_on_a_binding_that_is_unbound_begins_anew,
+        an_owner_that_left_takes_its_claim_away_and_nothing_else,
+        a_binding_is_broken_for_the_rebinding_that_found_it_so,
+        a_full_table_rather_forgets_what_the_bucket_holds,
+        what_is_unbound_while_the_bucket_is_away_goes_when_it_is_back,
+        busy_says_whether_there_is_more_to_do,
         all_can_be_seen_until_one_has_seen_enough,
         bindings_are_counted_by_service_and_worker,
     };
