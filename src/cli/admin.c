@@ -55,10 +55,17 @@ int admin_ask(struct link *link, const char *what, const char *router, const cha
     snprintf(rest, sizeof(rest), "admin.%s%s%s", what, router != NULL ? "." : "",
              router != NULL ? router : "");
     subject_join(subject, span_str(link->prefix), rest);
+    return admin_ask_subject(link, subject, body, timeout_ms, router != NULL ? 1 : enough, out);
+}
+
+int admin_ask_subject(struct link *link, const char *subject, const char *body, int64_t timeout_ms,
+                      unsigned enough, struct admin_replies *out)
+{
+    out->count = 0;
     natsSubscription *sub = NULL;
     natsStatus s = send(link, subject, body, &sub);
     if (s == NATS_OK)
-        collect(sub, timeout_ms, router != NULL ? 1 : enough, out);
+        collect(sub, timeout_ms, enough, out);
     natsSubscription_Destroy(sub);
     if (s != NATS_OK) {
         fprintf(stderr, "waybill: %s: %s\n", subject, natsStatus_GetText(s));

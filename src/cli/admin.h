@@ -19,6 +19,9 @@ struct admin_replies {
  * exit code after a line on stderr. */
 int admin_ask(struct link *link, const char *what, const char *router, const char *body,
               int64_t timeout_ms, unsigned enough, struct admin_replies *out);
+/* The same for any subject. */
+int admin_ask_subject(struct link *link, const char *subject, const char *body, int64_t timeout_ms,
+                      unsigned enough, struct admin_replies *out);
 void admin_fini(struct admin_replies *replies);
 /* All replies as one JSON array to stdout. */
 void admin_print(const struct admin_replies *replies);

@@ -13,7 +13,8 @@ enum exit_code {
     EXIT_USAGE = 1,
     EXIT_NO_LINK = 2,
     EXIT_NOTHING = 3,
-    EXIT_ERROR_ANSWER = 4
+    EXIT_ERROR_ANSWER = 4,
+    EXIT_UNHEALTHY = 5 /* doctor: a check failed */
 };
 
 /* First member of every command's struct. */
@@ -34,7 +35,8 @@ struct command {
 };
 
 extern const struct command command_request, command_worker, command_who, command_workers,
-    command_sessions, command_stats, command_cancel, command_bench;
+    command_sessions, command_stats, command_cancel, command_bench, command_watch, command_trace,
+    command_explain, command_doctor;
 
 struct link {
     natsConnection *nc;
@@ -46,6 +48,10 @@ struct link {
  * process. */
 int link_open(const struct common *common, struct link *link);
 void link_close(struct link *link);
+
+/* The server's last refusal of this connection names this subject. Reads what has come in; flush
+ * first to be sure. */
+bool link_denied(const struct link *link, const char *subject);
 
 /* Says on stderr what a status means for this command; the exit code for it. */
 int exit_of(wb_status status, const char *what);

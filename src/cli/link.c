@@ -65,6 +65,16 @@ static natsStatus set_user(natsOptions *o, const struct connection *c)
     return NATS_OK;
 }
 
+/* A refusal of the server ends nothing: whoever asked looks at link_denied. */
+static void on_error(natsConnection *nc, natsSubscription *sub, natsStatus status, void *arg)
+{
+    (void)nc;
+    (void)sub;
+    (void)arg;
+    if (status != NATS_NOT_PERMITTED)
+        fprintf(stderr, "waybill: %s\n", natsStatus_GetText(status));
+}
+
 static natsStatus set_habits(natsOptions *o, const struct connection *c)
 {
     natsStatus s = natsOptions_SetSendAsap(o, true);
@@ -78,6 +88,8 @@ static natsStatus set_habits(natsOptions *o, const struct connection *c)
         s = natsOptions_SetPingInterval(o, 5000);
     if (s == NATS_OK)
         s = natsOptions_SetTimeout(o, 5000);
+    if (s == NATS_OK)
+        s = natsOptions_SetErrorHandler(o, on_error, NULL);
     if (s == NATS_OK && c->inbox_prefix != NULL)
         s = natsOptions_SetCustomInboxPrefix(o, c->inbox_prefix);
     return s;
@@ -153,6 +165,15 @@ void link_close(struct link *link)
     free(link->inbox_prefix);
     *link = (struct link){0};
     nats_CloseAndWait(1000); /* nats.c's own threads */
+}
+
+bool link_denied(const struct link *link, const char *subject)
+{
+    const char *text = NULL;
+    char quoted[WB_SUBJECT_MAX + 3];
+    snprintf(quoted, sizeof(quoted), "\"%s\"", subject);
+    return natsConnection_GetLastError(link->nc, &text) == NATS_NOT_PERMITTED && text != NULL &&
+           strstr(text, quoted) != NULL;
 }
 
 int exit_of(wb_status status, const char *what)

@@ -8,8 +8,9 @@
 #include "waybill/version.h"
 
 static const struct command *const commands[] = {
-    &command_request,  &command_worker, &command_who,    &command_workers,
-    &command_sessions, &command_stats,  &command_cancel, &command_bench,
+    &command_request, &command_worker,  &command_who,     &command_trace,
+    &command_watch,   &command_explain, &command_workers, &command_sessions,
+    &command_stats,   &command_doctor,  &command_cancel,  &command_bench,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -42,8 +43,8 @@ static void usage(FILE *out)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(out,
             "\nwaybill COMMAND --help tells a command's options; waybill --version its version.\n"
-            "Exit codes: 0 fine, 1 usage, 2 cannot connect, 3 nothing found or no answer, 4 an "
-            "error was answered.\n");
+            "Exit codes: 0 fine, 1 usage, 2 cannot connect or not permitted, 3 nothing found or no "
+            "answer, 4 an\nerror was answered, 5 a check of doctor failed.\n");
 }
 
 static int run(const struct command *command, int argc, char **argv)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/headers.h"
 #include "waybill/client.h"
 #include "wire/json.h"
 
@@ -60,23 +61,6 @@ static bool read_all(FILE *in, struct buf *out)
         if (n == 0)
             return !ferror(in);
     }
-}
-
-/* "NAME: VALUE" to its parts, in memory that is freed with the name. */
-static bool split_header(const char *text, wb_header *out)
-{
-    char *copy = strdup(text);
-    char *colon = copy != NULL ? strchr(copy, ':') : NULL;
-    if (colon == NULL) {
-        fprintf(stderr, "waybill: --header: expected \"NAME: VALUE\", got \"%s\"\n", text);
-        free(copy);
-        return false;
-    }
-    *colon++ = '\0';
-    while (*colon == ' ')
-        colon++;
-    *out = (wb_header){copy, colon};
-    return true;
 }
 
 static void json_header(void *arg, const char *name, const char *value)
@@ -269,10 +253,8 @@ static int run(const void *args_given, const struct words *rest)
     wb_header headers[OPTION_LIST_MAX] = {{NULL, NULL}};
     struct buf input;
     int code = EXIT_USAGE;
-    bool fine = true;
+    bool fine = headers_split(&args->headers, headers);
     buf_init(&input, PAYLOAD_MAX);
-    for (unsigned i = 0; fine && i < args->headers.count; i++)
-        fine = split_header(args->headers.items[i], &headers[i]);
     if (fine && rest->count == 1 && !isatty(STDIN_FILENO) && !read_all(stdin, &input)) {
         fprintf(stderr, "waybill: cannot read the payload from stdin\n");
         fine = false;
@@ -280,8 +262,7 @@ static int run(const void *args_given, const struct words *rest)
     if (fine)
         code = send_all(args, rest->items[0],
                         rest->count == 2 ? span_str(rest->items[1]) : buf_span(&input), headers);
-    for (unsigned i = 0; i < args->headers.count; i++)
-        free((void *)(uintptr_t)headers[i].name);
+    headers_free(&args->headers, headers);
     buf_fini(&input);
     return code;
 }

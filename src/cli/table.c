@@ -3,10 +3,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/screen.h"
 
 #define GAP 2     /* before each cell */
 #define CUT_MIN 8 /* no column is cut to less */
@@ -45,15 +44,6 @@ void table_print(struct table *t, const char *format, ...)
     vsnprintf(cell, sizeof(cell), format, args);
     va_end(args);
     table_text(t, cell);
-}
-
-/* Columns of the terminal; 0: stdout is none. */
-static int terminal_width(void)
-{
-    struct winsize size = {0};
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
-        return 0;
-    return size.ws_col;
 }
 
 static void fit(struct table *t, int room)
@@ -95,7 +85,7 @@ void table_end(struct table *t)
 {
     unsigned rows = t->cells / t->count;
     const char *cell = buf_span(&t->text).ptr;
-    int room = terminal_width();
+    int room = screen_width();
     if (room > 0)
         fit(t, room);
     for (unsigned column = 0; rows > 0 && column < t->count; column++)
