@@ -96,6 +96,19 @@ static void catch_signals(bool again)
     sigaction(SIGINT, &action, NULL);
 }
 
+/* For programs; people read stderr. */
+static void tell(const struct worker_args *args, const char *event, const struct work *work)
+{
+    if (!args->common.json)
+        return;
+    printf("{\"event\":\"%s\",\"service\":\"%s\",\"worker\":\"%s\"", event, args->service,
+           args->id);
+    if (work != NULL)
+        printf(",\"served\":%lld", (long long)work->served);
+    printf("}\n");
+    fflush(stdout);
+}
+
 static int serve(const struct worker_args *args, struct link *link, struct work *work)
 {
     wb_worker *worker;
@@ -120,6 +133,7 @@ static int serve(const struct worker_args *args, struct link *link, struct work 
         s = wb_worker_start(worker);
         if (s == WB_OK) {
             fprintf(stderr, "waybill: worker %s of %s is ready\n", args->id, args->service);
+            tell(args, "started", NULL);
             wait_wake();
             catch_signals(true);
             fprintf(stderr, "waybill: worker %s drains\n", args->id);
@@ -127,6 +141,8 @@ static int serve(const struct worker_args *args, struct link *link, struct work 
         }
     }
     work_fini(work);
+    if (s == WB_OK)
+        tell(args, "stopped", work);
     wb_worker_destroy(worker);
     return exit_of(s, args->id);
 }
