@@ -405,13 +405,16 @@ static int run(const void *args_given, const struct words *rest)
     return code;
 }
 
-const struct command command_bench = {"bench",
-                                      "[options]",
-                                      "measure what routing costs, on a private server",
-                                      options,
-                                      sizeof(options) / sizeof(options[0]),
-                                      sizeof(struct bench_args),
-                                      &defaults,
-                                      0,
-                                      0,
-                                      run};
+const struct command command_bench = {
+    "bench",
+    "[options]",
+    "measure what routing costs, on a private server",
+    options,
+    sizeof(options) / sizeof(options[0]),
+    sizeof(struct bench_args),
+    &defaults,
+    0,
+    0,
+    run,
+    .about = "It starts a nats-server, routers and echo workers of its own, and ends them.",
+    .examples = "measure\twaybill bench --nats-server /usr/sbin/nats-server\n"};

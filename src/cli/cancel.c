@@ -15,7 +15,8 @@ static const struct cancel_args defaults = {.timeout_ms = 2000};
 
 #define ARG(field) offsetof(struct cancel_args, field)
 static const struct option options[] = {
-    {"service", 0, OPTION_TEXT, ARG(service), "NAME", "the request's service; required", 0, 0},
+    {"service", 0, OPTION_TEXT, ARG(service), "NAME", "the request's service; required", 0, 0,
+     OPTION_SERVICES},
     {"reply", 0, OPTION_TEXT, ARG(reply), "SUBJECT", "its reply subject: cancel as the client", 0,
      0},
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait for routers (2000)", 1,
@@ -86,4 +87,8 @@ const struct command command_cancel = {"cancel",
                                        &defaults,
                                        1,
                                        1,
-                                       run};
+                                       run,
+                                       .about = "As an operator, or with --reply as the client "
+                                                "that sent it: its reply subject proves that.",
+                                       .examples =
+                                           "end a request\twaybill cancel r-1 --service chat\n"};

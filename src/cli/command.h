@@ -32,11 +32,14 @@ struct command {
     const void *defaults; /* args_size bytes */
     int min_words, max_words;
     int (*run)(const void *args, const struct words *rest);
+    const char *about;      /* more than the summary: whole sentences */
+    const char *first_word; /* words that the first one may be, blanks between; "@files" */
+    const char *examples;   /* lines of "what it does\tcommand" */
 };
 
 extern const struct command command_request, command_worker, command_who, command_workers,
     command_sessions, command_stats, command_cancel, command_bench, command_watch, command_trace,
-    command_explain, command_doctor;
+    command_explain, command_doctor, command_completion, command_man;
 
 struct link {
     natsConnection *nc;

@@ -17,11 +17,13 @@ static const struct doctor_args defaults = {.role = "operator", .timeout_ms = 20
 #define ARG(field) offsetof(struct doctor_args, field)
 static const struct option options[] = {
     {"as", 0, OPTION_TEXT, ARG(role), "ROLE",
-     "whose credentials these are: operator, client, worker or router (operator)", 0, 0},
+     "whose credentials these are: operator, client, worker or router (operator)", 0, 0,
+     "operator client worker router"},
     {"service", 0, OPTION_TEXT, ARG(service), "NAME", "with --as client or worker: the service", 0,
-     0},
-    {"worker", 0, OPTION_TEXT, ARG(worker), "NAME", "with --as worker: its id", 0, 0},
-    {"router", 0, OPTION_TEXT, ARG(router), "ID", "with --as router: its id", 0, 0},
+     0, OPTION_SERVICES},
+    {"worker", 0, OPTION_TEXT, ARG(worker), "NAME", "with --as worker: its id", 0, 0,
+     OPTION_WORKERS},
+    {"router", 0, OPTION_TEXT, ARG(router), "ID", "with --as router: its id", 0, 0, OPTION_ROUTERS},
     {"subject", 0, OPTION_LIST, ARG(subjects), "SUBJECT",
      "with --as client or router: a request subject; may be repeated", 0, 0},
     {"config", 'c', OPTION_TEXT, ARG(config), "FILE",
@@ -150,11 +152,7 @@ static bool check_args(const struct doctor_args *args, const struct wanted *w)
     if (strcmp(args->role, "worker") == 0)
         return needs("worker", "--service and --worker",
                      args->service != NULL && args->worker != NULL);
-    if (strcmp(args->role, "router") == 0)
-        return needs("router", "--router", args->router != NULL);
-    fprintf(stderr, "waybill: --as: expected operator, client, worker or router, got \"%s\"\n",
-            args->role);
-    return false;
+    return needs("router", "--router", args->router != NULL);
 }
 
 static void examine(struct doctor *d)
@@ -242,13 +240,23 @@ static int run(const void *args_given, const struct words *rest)
     return code;
 }
 
-const struct command command_doctor = {"doctor",
-                                       "[options]",
-                                       "check server, rights, routers, workers, buckets and clocks",
-                                       options,
-                                       sizeof(options) / sizeof(options[0]),
-                                       sizeof(struct doctor_args),
-                                       &defaults,
-                                       0,
-                                       0,
-                                       run};
+const struct command command_doctor = {
+    "doctor",
+    "[options]",
+    "check server, rights, routers, workers, buckets and clocks",
+    options,
+    sizeof(options) / sizeof(options[0]),
+    sizeof(struct doctor_args),
+    &defaults,
+    0,
+    0,
+    run,
+    .about = "It looks at the server and its version, at what these credentials may publish and "
+             "subscribe, at routers, workers, JetStream, streams over worker subjects, buckets, "
+             "whether a 503 can be had, and clocks, and says of each ok, warn or fail and what to "
+             "do. Nothing is changed. Rights to publish are tried without publishing; each try "
+             "leaves a line of a violation in the server's log. With --as it looks at a client's, "
+             "a worker's or a router's credentials instead of an operator's.",
+    .examples = "is all well?\twaybill doctor\nagainst what is wanted\twaybill doctor --config "
+                "/etc/waybill/waybill.json\nmay this worker do what it must, and no more?\twaybill "
+                "doctor --as worker --service chat --worker w1 --creds w1.creds\n"};

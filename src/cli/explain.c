@@ -21,16 +21,18 @@ static const struct explain_args defaults = {.timeout_ms = 5000};
 
 #define ARG(field) offsetof(struct explain_args, field)
 static const struct option options[] = {
-    {"target", 0, OPTION_TEXT, ARG(target), "WORKER[/RANK]", "this worker exactly", 0, 0},
+    {"target", 0, OPTION_TEXT, ARG(target), "WORKER[/RANK]", "this worker exactly", 0, 0,
+     OPTION_WORKERS},
     {"header", 'H', OPTION_LIST, ARG(headers), "\"NAME: VALUE\"", "a header; may be repeated", 0,
      0},
     {"adapter", 0, OPTION_TEXT, ARG(adapter), "NAME", "only workers that hold it", 0, 0},
     {"session", 0, OPTION_TEXT, ARG(session), "NAME", "session affinity key", 0, 0},
     {"hash-key", 0, OPTION_TEXT, ARG(hash_key), "TEXT", "key of policy hash", 0, 0},
-    {"priority", 0, OPTION_TEXT, ARG(priority), "WORD", "low, normal or high", 0, 0},
+    {"priority", 0, OPTION_TEXT, ARG(priority), "WORD", "low, normal or high", 0, 0,
+     "low normal high"},
     {"id", 0, OPTION_TEXT, ARG(id), "ID", "request id, for --retry", 0, 0},
     {"retry", 0, OPTION_TEXT, ARG(retry), "WORD", "avoid or prefer the worker that served this id",
-     0, 0},
+     0, 0, "avoid prefer"},
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait (5000)", 1, 86400000},
 };
 
@@ -185,13 +187,19 @@ static int run(const void *args_given, const struct words *rest)
     return code;
 }
 
-const struct command command_explain = {"explain",
-                                        "SUBJECT [options]",
-                                        "show whom a router would choose for a request, and why",
-                                        options,
-                                        sizeof(options) / sizeof(options[0]),
-                                        sizeof(struct explain_args),
-                                        &defaults,
-                                        1,
-                                        1,
-                                        run};
+const struct command command_explain = {
+    "explain",
+    "SUBJECT [options]",
+    "show whom a router would choose for a request, and why",
+    options,
+    sizeof(options) / sizeof(options[0]),
+    sizeof(struct explain_args),
+    &defaults,
+    1,
+    1,
+    run,
+    .about = "It asks for advice (Waybill-Advise): nothing is sent to a worker, nothing is "
+             "charged, no session or cursor moves. It fails with the error that the request would "
+             "get. Client rights are needed.",
+    .examples = "whom a request would go to\twaybill explain chat.request.eu\nand one of session "
+                "s-9\twaybill explain chat.request.eu --session s-9\n"};

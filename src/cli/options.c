@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/screen.h"
+
+#define HELP_INDENT 31
+
 static const struct option *find(const struct option_table *tables, unsigned count,
                                  const char *name, size_t len, char letter)
 {
@@ -45,6 +49,44 @@ static bool store_rate(const struct option *o, const char *value, double *out)
     return true;
 }
 
+bool option_is_file(const struct option *o)
+{
+    return o->value != NULL && (strcmp(o->value, "FILE") == 0 || strcmp(o->value, "PATH") == 0 ||
+                                strcmp(o->value, "DIR") == 0);
+}
+
+void option_each_choice(const struct option *o, void (*fn)(void *arg, struct span word), void *arg)
+{
+    const char *at = o->choices;
+    while (at != NULL && *at != '\0' && *at != '@') {
+        size_t len = strcspn(at, " ");
+        fn(arg, span_of(at, len));
+        at += len + (at[len] == ' ');
+    }
+}
+
+struct search {
+    const char *word;
+    bool found;
+};
+
+static void compare(void *arg, struct span word)
+{
+    struct search *s = arg;
+    s->found = s->found || span_eq_str(word, s->word);
+}
+
+static bool store_text(const struct option *o, const char *value, const char **out)
+{
+    struct search s = {value, o->choices == NULL || *o->choices == '@'};
+    option_each_choice(o, compare, &s);
+    if (!s.found)
+        fprintf(stderr, "waybill: --%s: expected one of %s, got \"%s\"\n", o->name, o->choices,
+                value);
+    *out = value;
+    return s.found;
+}
+
 static bool store(const struct option *o, const char *value, void *target)
 {
     void *place = (char *)target + o->offset;
@@ -54,8 +96,7 @@ static bool store(const struct option *o, const char *value, void *target)
         *(bool *)place = true;
         return true;
     case OPTION_TEXT:
-        *(const char **)place = value;
-        return true;
+        return store_text(o, value, place);
     case OPTION_INT:
         return store_int(o, value, place);
     case OPTION_RATE:
@@ -125,12 +166,16 @@ void options_print(const struct option_table *table)
 {
     for (unsigned i = 0; i < table->count; i++) {
         const struct option *o = &table->options[i];
-        char left[64];
+        char left[64], right[512];
         char letter[8] = "    ";
         if (o->letter != '\0')
             snprintf(letter, sizeof(letter), "-%c, ", o->letter);
         snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->value != NULL ? " " : "",
                  o->value != NULL ? o->value : "");
-        printf("  %-28s %s\n", left, o->help);
+        snprintf(right, sizeof(right), "%s%s%s%s", o->help, o->env != NULL ? " (" : "",
+                 o->env != NULL ? o->env : "", o->env != NULL ? ")" : "");
+        screen_add(STYLE_PLAIN, "  %-28s ", left);
+        screen_folded(HELP_INDENT, right);
+        screen_end();
     }
 }

@@ -1,5 +1,5 @@
-/* Command lines: one table of options per command drives parsing and --help. Values are written
- * into the command's own struct. */
+/* Command lines: one table of options per command drives parsing, --help, the shells' completions
+ * and the manual. Values are written into the command's own struct. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -7,7 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/span.h"
+
 #define OPTION_LIST_MAX 64
+#define OPTION_SERVICES "@services"
+#define OPTION_WORKERS "@workers"
+#define OPTION_ROUTERS "@routers"
 
 enum option_kind {
     OPTION_FLAG, /* bool */
@@ -30,6 +35,9 @@ struct option {
     const char *value; /* what --help calls the value */
     const char *help;
     int64_t min, max;
+    const char *choices; /* the words that it may be, blanks between; "@services", "@workers",
+                            "@routers": a shell may ask for those that there are */
+    const char *env;     /* what it is taken from where it is not given */
 };
 
 struct option_table {
@@ -46,6 +54,10 @@ struct words { /* what is no option */
  * has said on stderr what is wrong. */
 bool options_read(const struct option_table *tables, unsigned table_count, int argc, char **argv,
                   void *target, struct words *rest);
+/* Its value is the name of a file. */
+bool option_is_file(const struct option *o);
+/* Calls fn for each word that it may be; not for names that only a router knows. */
+void option_each_choice(const struct option *o, void (*fn)(void *arg, struct span word), void *arg);
 void options_print(const struct option_table *table);
 
 #endif

@@ -23,7 +23,8 @@ static const struct request_args defaults = {.count = 1};
 
 #define ARG(field) offsetof(struct request_args, field)
 static const struct option options[] = {
-    {"target", 0, OPTION_TEXT, ARG(target), "WORKER[/RANK]", "this worker exactly", 0, 0},
+    {"target", 0, OPTION_TEXT, ARG(target), "WORKER[/RANK]", "this worker exactly", 0, 0,
+     OPTION_WORKERS},
     {"header", 'H', OPTION_LIST, ARG(headers), "\"NAME: VALUE\"", "a header; may be repeated", 0,
      0},
     {"stream", 0, OPTION_FLAG, ARG(stream), NULL,
@@ -40,9 +41,10 @@ static const struct option options[] = {
     {"adapter", 0, OPTION_TEXT, ARG(adapter), "NAME", "only workers that hold it", 0, 0},
     {"session", 0, OPTION_TEXT, ARG(session), "NAME", "session affinity key", 0, 0},
     {"hash-key", 0, OPTION_TEXT, ARG(hash_key), "TEXT", "key of policy hash", 0, 0},
-    {"priority", 0, OPTION_TEXT, ARG(priority), "WORD", "low, normal or high", 0, 0},
+    {"priority", 0, OPTION_TEXT, ARG(priority), "WORD", "low, normal or high", 0, 0,
+     "low normal high"},
     {"retry", 0, OPTION_TEXT, ARG(retry), "WORD", "avoid or prefer the worker that served this id",
-     0, 0},
+     0, 0, "avoid prefer"},
     {"older-reply", 0, OPTION_TEXT, ARG(older_reply), "SUBJECT",
      "with --retry: reply subject of the older request", 0, 0},
     {"reply", 0, OPTION_TEXT, ARG(reply), "SUBJECT", "reply subject, to cancel by", 0, 0},
@@ -267,13 +269,21 @@ static int run(const void *args_given, const struct words *rest)
     return code;
 }
 
-const struct command command_request = {"request",
-                                        "SUBJECT [PAYLOAD | <stdin] [options]",
-                                        "send a request; show the answer and who served it",
-                                        options,
-                                        sizeof(options) / sizeof(options[0]),
-                                        sizeof(struct request_args),
-                                        &defaults,
-                                        1,
-                                        2,
-                                        run};
+const struct command command_request = {
+    "request",
+    "SUBJECT [PAYLOAD | <stdin] [options]",
+    "send a request; show the answer and who served it",
+    options,
+    sizeof(options) / sizeof(options[0]),
+    sizeof(struct request_args),
+    &defaults,
+    1,
+    2,
+    run,
+    .about =
+        "The payload is the second word, or stdin where that is no terminal. What was answered "
+        "goes to stdout, who answered to stderr; with --json both are one line of JSON a message.",
+    .examples =
+        "send a request and see who served it\twaybill request chat.request.eu hello\nretry it "
+        "with another worker\twaybill request chat.request.eu hello --id r-1 --retry avoid\nread a "
+        "stream\twaybill request chat.request.eu hello --stream --json\n"};

@@ -19,8 +19,8 @@ static const struct sessions_args defaults = {.timeout_ms = 2000};
 #define ARG(field) offsetof(struct sessions_args, field)
 static const struct option options[] = {
     {"service", 0, OPTION_TEXT, ARG(service), "NAME",
-     "the session's service; list: only this service", 0, 0},
-    {"router", 0, OPTION_TEXT, ARG(router), "ID", "ask only this router", 0, 0},
+     "the session's service; list: only this service", 0, 0, OPTION_SERVICES},
+    {"router", 0, OPTION_TEXT, ARG(router), "ID", "ask only this router", 0, 0, OPTION_ROUTERS},
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait for routers (2000)", 1,
      86400000},
 };
@@ -260,4 +260,8 @@ const struct command command_sessions = {
     &defaults,
     0,
     2,
-    run};
+    run,
+    .about = "unbind takes a session from its worker: requests under way end where they are, the "
+             "next one chooses. After -- a name may begin with dashes.",
+    .first_word = "list show unbind",
+    .examples = "find a session\twaybill sessions show s-9 --service chat\n"};

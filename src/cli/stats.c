@@ -13,7 +13,7 @@ static const struct stats_args defaults = {.timeout_ms = 2000};
 
 #define ARG(field) offsetof(struct stats_args, field)
 static const struct option options[] = {
-    {"router", 0, OPTION_TEXT, ARG(router), "ID", "only this router", 0, 0},
+    {"router", 0, OPTION_TEXT, ARG(router), "ID", "only this router", 0, 0, OPTION_ROUTERS},
     {"all", 'a', OPTION_FLAG, ARG(all), NULL, "also counts that are zero", 0, 0},
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait for routers (2000)", 1,
      86400000},
@@ -63,4 +63,5 @@ const struct command command_stats = {"stats",
                                       &defaults,
                                       0,
                                       0,
-                                      run};
+                                      run,
+                                      .examples = "all that is not zero\twaybill stats\n"};

@@ -21,7 +21,7 @@ static const struct trace_args defaults = {.bucket = RECORDS_BUCKET, .timeout_ms
 #define ARG(field) offsetof(struct trace_args, field)
 static const struct option options[] = {
     {"service", 0, OPTION_TEXT, ARG(service), "NAME",
-     "the request's service (any; the latest record with this id)", 0, 0},
+     "the request's service (any; the latest record with this id)", 0, 0, OPTION_SERVICES},
     {"bucket", 0, OPTION_TEXT, ARG(bucket), "NAME", "the bucket (waybill_attribution)", 0, 0},
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait (5000)", 1, 86400000},
 };
@@ -252,13 +252,17 @@ static int run(const void *args_given, const struct words *rest)
     return code;
 }
 
-const struct command command_trace = {"trace",
-                                      "REQUEST-ID [--service NAME] [options]",
-                                      "show what happened to a request, as a timeline",
-                                      options,
-                                      sizeof(options) / sizeof(options[0]),
-                                      sizeof(struct trace_args),
-                                      &defaults,
-                                      1,
-                                      1,
-                                      run};
+const struct command command_trace = {
+    "trace",
+    "REQUEST-ID [--service NAME] [options]",
+    "show what happened to a request, as a timeline",
+    options,
+    sizeof(options) / sizeof(options[0]),
+    sizeof(struct trace_args),
+    &defaults,
+    1,
+    1,
+    run,
+    .about = "Times are the router's clock, save when a revision was written, which is the NATS "
+             "server's. When a failed attempt ended is not recorded.",
+    .examples = "what became of r-1\twaybill trace r-1 --service chat\n"};

@@ -17,7 +17,7 @@ static const struct who_args defaults = {.bucket = RECORDS_BUCKET, .timeout_ms =
 #define ARG(field) offsetof(struct who_args, field)
 static const struct option options[] = {
     {"service", 0, OPTION_TEXT, ARG(service), "NAME",
-     "the request's service (any; the latest record with this id)", 0, 0},
+     "the request's service (any; the latest record with this id)", 0, 0, OPTION_SERVICES},
     {"history", 0, OPTION_FLAG, ARG(history), NULL,
      "every revision of the record that the bucket keeps, oldest first", 0, 0},
     {"bucket", 0, OPTION_TEXT, ARG(bucket), "NAME", "the bucket (waybill_attribution)", 0, 0},
@@ -156,13 +156,19 @@ static int run(const void *args_given, const struct words *rest)
     return code;
 }
 
-const struct command command_who = {"who",
-                                    "REQUEST-ID [--service NAME] [options]",
-                                    "tell who served a request",
-                                    options,
-                                    sizeof(options) / sizeof(options[0]),
-                                    sizeof(struct who_args),
-                                    &defaults,
-                                    1,
-                                    1,
-                                    run};
+const struct command command_who = {
+    "who",
+    "REQUEST-ID [--service NAME] [options]",
+    "tell who served a request",
+    options,
+    sizeof(options) / sizeof(options[0]),
+    sizeof(struct who_args),
+    &defaults,
+    1,
+    1,
+    run,
+    .about = "The record is read from the stream's leader, so it is never older than an answer "
+             "that has been seen. It is there once the worker's first answer has arrived, and "
+             "never for a request that nobody answered.",
+    .examples = "who served r-1\twaybill who r-1\nevery revision, for a program\twaybill who r-1 "
+                "--history --json\n"};

@@ -19,7 +19,8 @@ static const struct worker_args defaults = {.weight = 100,
 #define ARG(field) offsetof(struct worker_args, field)
 #define MANY 1000000000
 static const struct option options[] = {
-    {"service", 0, OPTION_TEXT, ARG(service), "NAME", "the service it works for; required", 0, 0},
+    {"service", 0, OPTION_TEXT, ARG(service), "NAME", "the service it works for; required", 0, 0,
+     OPTION_SERVICES},
     {"id", 0, OPTION_TEXT, ARG(id), "NAME", "its id; required", 0, 0},
     {"echo", 0, OPTION_FLAG, ARG(echo), NULL, "answer with the request's payload (the default)", 0,
      0},
@@ -179,13 +180,20 @@ static int run(const void *args_given, const struct words *rest)
     return code;
 }
 
-const struct command command_worker = {"worker",
-                                       "--service NAME --id NAME [options]",
-                                       "serve requests: echo, a program, a stream",
-                                       options,
-                                       sizeof(options) / sizeof(options[0]),
-                                       sizeof(struct worker_args),
-                                       &defaults,
-                                       0,
-                                       0,
-                                       run};
+const struct command command_worker = {
+    "worker",
+    "--service NAME --id NAME [options]",
+    "serve requests: echo, a program, a stream",
+    options,
+    sizeof(options) / sizeof(options[0]),
+    sizeof(struct worker_args),
+    &defaults,
+    0,
+    0,
+    run,
+    .about = "It answers with the request's payload, with what a program writes, or with a stream, "
+             "and can be told to be slow, to fail and to refuse. SIGTERM and SIGINT drain it, a "
+             "second one stops it at once.",
+    .examples =
+        "answer in capitals\twaybill worker --service chat --id w1 --exec 'tr a-z A-Z'\nrefuse a "
+        "tenth of all requests\twaybill worker --service chat --id w2 --refuse-rate 0.1\n"};

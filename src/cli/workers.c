@@ -17,8 +17,8 @@ static const struct workers_args defaults = {.timeout_ms = 2000};
 
 #define ARG(field) offsetof(struct workers_args, field)
 static const struct option options[] = {
-    {"service", 0, OPTION_TEXT, ARG(service), "NAME", "only this service", 0, 0},
-    {"router", 0, OPTION_TEXT, ARG(router), "ID", "only this router's view", 0, 0},
+    {"service", 0, OPTION_TEXT, ARG(service), "NAME", "only this service", 0, 0, OPTION_SERVICES},
+    {"router", 0, OPTION_TEXT, ARG(router), "ID", "only this router's view", 0, 0, OPTION_ROUTERS},
     {"adapters", 'a', OPTION_FLAG, ARG(adapters), NULL, "also each adapter's holders and requests",
      0, 0},
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait for routers (2000)", 1,
@@ -161,13 +161,18 @@ static int run(const void *args_given, const struct words *rest)
     return code;
 }
 
-const struct command command_workers = {"workers",
-                                        "[options]",
-                                        "show each router's workers",
-                                        options,
-                                        sizeof(options) / sizeof(options[0]),
-                                        sizeof(struct workers_args),
-                                        &defaults,
-                                        0,
-                                        0,
-                                        run};
+const struct command command_workers = {
+    "workers",
+    "[options]",
+    "show each router's workers",
+    options,
+    sizeof(options) / sizeof(options[0]),
+    sizeof(struct workers_args),
+    &defaults,
+    0,
+    0,
+    run,
+    .about = "LOAD is this router's attempts at work, OTHERS those of other routers by the "
+             "worker's heartbeats.",
+    .examples =
+        "workers of one service, as each router sees them\twaybill workers --service chat\n"};
