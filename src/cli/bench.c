@@ -23,6 +23,7 @@
 #include "cli/bench_fabric.h"
 #include "cli/bench_load.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "wire/json.h"
 
 #define ROUNDS_MAX 99
@@ -230,12 +231,17 @@ static bool run_rounds(struct bench *b)
     for (unsigned i = 0; i < b->count; i++)
         if (!run_measure(b, &b->measures[i], 0, WARM_MS))
             return false;
+    progress_begin((int64_t)rounds * b->count);
     for (unsigned round = 0; round < rounds; round++) {
+        progress_clear();
         fprintf(stderr, "waybill: bench: round %u of %u\n", round + 1, rounds);
-        for (unsigned i = 0; i < b->count; i++)
+        for (unsigned i = 0; i < b->count; i++) {
             if (!run_measure(b, &b->measures[i], round, b->args->run_ms))
                 return false;
+            progress_step();
+        }
     }
+    progress_end();
     for (unsigned i = 0; i < b->count; i++) {
         for (int k = 0; k < METRICS; k++) {
             double *v = b->measures[i].values[k];

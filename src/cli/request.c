@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/headers.h"
+#include "cli/progress.h"
 #include "waybill/client.h"
 #include "wire/json.h"
 
@@ -165,6 +166,7 @@ static bool on_message(void *arg, const wb_result *message)
     const struct request_args *args = arg;
     size_t len;
     const void *data = wb_result_data(message, &len);
+    progress_clear();
     if (args->common.json)
         show_json(message, WB_OK, false);
     else if (wb_result_code(message) != 0)
@@ -185,6 +187,7 @@ static int send_one(const struct request_args *args, struct link *link, const ch
                                                    on_message, (void *)(uintptr_t)args, &r)
                                : wb_request(link->nc, subject, payload.ptr, payload.len, o, &r);
     int code = EXIT_FINE;
+    progress_clear();
     if (args->common.json)
         show_json(r, s, args->stream);
     else if (r != NULL && (!args->stream || wb_result_code(r) == 0))
@@ -231,6 +234,7 @@ static int send_all(const struct request_args *args, const char *subject, struct
     fill(args, &link, &o);
     o.headers = headers;
     o.header_count = args->headers.count;
+    progress_begin(args->count);
     for (int64_t i = 1; i <= args->count; i++) {
         char id[TEXT_MAX];
         if (args->id != NULL) {
@@ -241,10 +245,12 @@ static int send_all(const struct request_args *args, const char *subject, struct
             o.id = id;
         }
         code = send_one(args, &link, subject, payload, &o);
+        progress_step();
         worst = code > worst ? code : worst;
         if (code == EXIT_USAGE || code == EXIT_NO_LINK)
             break;
     }
+    progress_end();
     link_close(&link);
     return worst;
 }

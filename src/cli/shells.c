@@ -142,7 +142,7 @@ static void zsh_option(const struct option *o)
     printf("]");
     if (o->kind != OPTION_FLAG) {
         printf(":");
-        put_quoted(o->value, "[]:\\");
+        put_quoted(o->value, ":\\");
         if (is_asked(o))
             printf(":_waybill_names %s", o->choices + 1);
         else if (o->choices != NULL)

@@ -5,11 +5,7 @@
 
 #include "daemon/config.h"
 
-static const struct option_row {
-    char letter;                 /* 0: none */
-    const char *name, *argument; /* argument NULL: takes none; "[...]": optional */
-    const char *help;
-} rows[OPTION_COUNT] = {
+const struct option_row args_rows[OPTION_COUNT] = {
     [OPTION_CONFIG] = {'c', "config", "FILE",
                        "read the configuration from FILE (JSON with comments)"},
     [OPTION_CHECK] = {0, "check", NULL, "check the configuration, tell all errors, exit 0 or 1"},
@@ -17,14 +13,20 @@ static const struct option_row {
                      "print the effective configuration and where each value came from"},
     [OPTION_SERVICE] = {0, "service", "NAME", "route one service without a file; needs --subject"},
     [OPTION_SUBJECT] = {0, "subject", "SUBJECT", "request subject of --service; may be repeated"},
-    [OPTION_POLICY] = {0, "policy", "POLICY", "policy of --service"},
-    [OPTION_REPLIES] = {0, "replies", "REPLIES", "replies of --service: one, stream or none"},
+    [OPTION_POLICY] = {0, "policy", "POLICY", "policy of --service",
+                       "round_robin random power_of_two least_loaded device_weighted hash direct"},
+    [OPTION_REPLIES] = {0, "replies", "REPLIES", "replies of --service: one, stream or none",
+                        "one stream none"},
     [OPTION_SERVER] = {'s', "server", "URL", "NATS servers, comma-separated (nats.url)"},
     [OPTION_ID] = {0, "id", "ID", "this router's id (router.id)"},
     [OPTION_PREFIX] = {0, "prefix", "PREFIX", "prefix of Waybill's subjects (router.prefix)"},
     [OPTION_MONITOR] = {0, "monitor", "ADDR:PORT",
                         "serve /metrics and /healthz there (monitor.listen)"},
-    [OPTION_LOG_LEVEL] = {0, "log-level", "LEVEL", "debug, info, warn, error or off; info"},
+    [OPTION_LOG_LEVEL] = {0, "log-level", "LEVEL", "debug, info, warn, error or off; info",
+                          "debug info warn error off"},
+    [OPTION_GENERATE] = {0, "generate", "WHAT",
+                         "print the manual page (man) or a shell's completion and exit",
+                         "man bash zsh fish"},
     [OPTION_VERSION] = {0, "version", NULL, "print the version and exit"},
     [OPTION_HELP] = {'h', "help", NULL, "print this and exit"},
 };
@@ -49,6 +51,7 @@ const char *args_option_name(enum option_id id)
         [OPTION_PREFIX] = "--prefix",
         [OPTION_MONITOR] = "--monitor",
         [OPTION_LOG_LEVEL] = "--log-level",
+        [OPTION_GENERATE] = "--generate",
         [OPTION_VERSION] = "--version",
         [OPTION_HELP] = "--help",
     };
@@ -63,13 +66,13 @@ static void build_getopt(struct option longs[OPTION_COUNT], char shorts[2 * OPTI
 
     *s++ = ':';
     for (int i = OPTION_NONE + 1; i < OPTION_COUNT; i++) {
-        int takes = rows[i].argument == NULL     ? no_argument
-                    : rows[i].argument[0] == '[' ? optional_argument
-                                                 : required_argument;
+        int takes = args_rows[i].argument == NULL     ? no_argument
+                    : args_rows[i].argument[0] == '[' ? optional_argument
+                                                      : required_argument;
 
-        longs[n++] = (struct option){rows[i].name, takes, NULL, 256 + i};
-        if (rows[i].letter) {
-            *s++ = rows[i].letter;
+        longs[n++] = (struct option){args_rows[i].name, takes, NULL, 256 + i};
+        if (args_rows[i].letter) {
+            *s++ = args_rows[i].letter;
             if (takes == required_argument)
                 *s++ = ':';
         }
@@ -83,7 +86,7 @@ static int option_of(int code)
     if (code >= 256)
         return code - 256;
     for (int i = OPTION_NONE + 1; i < OPTION_COUNT; i++)
-        if (rows[i].letter && rows[i].letter == code)
+        if (args_rows[i].letter && args_rows[i].letter == code)
             return i;
     return OPTION_NONE;
 }
@@ -97,7 +100,7 @@ static bool take(struct args *args, int id, const char *text, char why[256])
         }
         args->subjects[args->subject_count++] = text;
     } else if (args->value[id]) {
-        snprintf(why, 256, "--%s is given twice", rows[id].name);
+        snprintf(why, 256, "--%s is given twice", args_rows[id].name);
         return false;
     }
     args->value[id] = text ? text : "";
@@ -127,7 +130,7 @@ static bool agree(struct args *args, char why[256])
         return false;
     }
     args->show_json = show && strcmp(show, "json") == 0;
-    if (args->value[OPTION_HELP] || args->value[OPTION_VERSION])
+    if (args->value[OPTION_HELP] || args->value[OPTION_VERSION] || args->value[OPTION_GENERATE])
         return true;
     if (service && args->value[OPTION_CONFIG])
         snprintf(why, 256, "--service is for running without a file: give it or -c, not both");
@@ -177,15 +180,15 @@ void args_help(FILE *out)
           "Routes NATS requests to workers and records who served them.\n\nOptions:\n",
           out);
     for (int i = OPTION_NONE + 1; i < OPTION_COUNT; i++) {
-        const char *argument = rows[i].argument ? rows[i].argument : "";
+        const char *argument = args_rows[i].argument ? args_rows[i].argument : "";
         char left[64];
 
-        snprintf(left, sizeof left, "--%s%s%s", rows[i].name,
+        snprintf(left, sizeof left, "--%s%s%s", args_rows[i].name,
                  *argument && *argument != '[' ? " " : "", argument);
-        if (rows[i].letter)
-            fprintf(out, "  -%c, %-22s %s\n", rows[i].letter, left, rows[i].help);
+        if (args_rows[i].letter)
+            fprintf(out, "  -%c, %-22s %s\n", args_rows[i].letter, left, args_rows[i].help);
         else
-            fprintf(out, "      %-22s %s\n", left, rows[i].help);
+            fprintf(out, "      %-22s %s\n", left, args_rows[i].help);
     }
     fputs("\nPrecedence: flag, environment, file, nats context (NATS_CONTEXT, or the selected one "
           "if no\nURL is given otherwise), default.\n"

@@ -1,4 +1,5 @@
-/* Command line of waybilld. One table of options: the parser and --help walk it. */
+/* Command line of waybilld. One table of options: the parser, --help, the manual page and the
+ * shells' completions walk it. */
 #ifndef DAEMON_ARGS_H
 #define DAEMON_ARGS_H
 
@@ -23,10 +24,19 @@ enum option_id {
     OPTION_PREFIX,
     OPTION_MONITOR,
     OPTION_LOG_LEVEL,
+    OPTION_GENERATE,
     OPTION_VERSION,
     OPTION_HELP,
     OPTION_COUNT
 };
+
+struct option_row {
+    char letter;                 /* 0: none */
+    const char *name, *argument; /* argument NULL: takes none; "[...]": optional */
+    const char *help;
+    const char *words; /* what the argument may be, blanks between; NULL: anything */
+};
+extern const struct option_row args_rows[OPTION_COUNT]; /* from OPTION_NONE + 1 on */
 
 struct args {
     const char
@@ -41,6 +51,8 @@ struct args {
  */
 bool args_parse(struct args *args, int argc, char **argv, char why[256]);
 void args_help(FILE *out);
+/* The manual page (roff) or a completion: "man", "bash", "zsh", "fish". False: no such one. */
+bool args_generate(const char *what, FILE *out);
 const char *args_option_name(enum option_id id); /* "--server" */
 
 #endif

@@ -45,6 +45,13 @@ static bool configure(struct daemon *d, int argc, char **argv, int *code)
         return false;
     }
     log_set_level(d->args.log_level);
+    if (d->args.value[OPTION_GENERATE]) {
+        if (args_generate(d->args.value[OPTION_GENERATE], stdout))
+            *code = EXIT_FINE;
+        else
+            fputs("waybilld: --generate: expected man, bash, zsh or fish\n", stderr);
+        return false;
+    }
     if (d->args.value[OPTION_HELP] || d->args.value[OPTION_VERSION]) {
         if (d->args.value[OPTION_HELP])
             args_help(stdout);

@@ -1,7 +1,15 @@
 """The commands that an operator asks when something is wrong: who, trace, watch, explain, doctor; each with the rights of its role alone."""
+import fcntl
 import json
 import os
+import pty
+import re
+import shutil
 import signal
+import struct
+import subprocess
+import termios
+import threading
 import time
 import unittest
 
@@ -526,6 +534,188 @@ class Json(Commands):
         self.assertEqual(0, process.terminate())
         lines = [self.valid("worker", json.loads(line)) for line in process.output().splitlines() if line.startswith("{")]
         self.assertEqual([("started", None), ("stopped", 1)], [(line["event"], line.get("served")) for line in lines])
+
+
+class Screen(Commands):
+    """What a terminal gets, and what a pipe."""
+
+    def on_terminal(self, *argv, columns=80, user="operator", env=None, code=FINE):
+        """What the tool writes to a terminal of so many columns: stdout and stderr together."""
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("NATS_") and k != "NO_COLOR"}
+        environment.update(self.fabric.env(user), HOME=self.fabric.dir, TERM="xterm", **(env or {}))
+        process = subprocess.Popen([program("waybill"), *argv], stdin=follower, stdout=follower, stderr=follower, env=environment)
+        os.close(follower)
+        text = b""
+        try:
+            while True:
+                piece = os.read(leader, 65536)
+                if not piece:
+                    break
+                text += piece
+        except OSError:
+            pass  # the end: nobody has the other side open
+        os.close(leader)
+        self.assertEqual(code, process.wait(20 * SLOW), text)
+        return text.decode()
+
+    def test_colour_on_a_terminal_only_and_not_with_no_color(self):
+        self.ready(serve)
+        self.served("c-1")
+        for argv in (("doctor",), ("watch", "--all", "--count", "1"), ("trace", "c-1"), ("who", "c-1")):
+            with self.subTest(argv=argv):
+                self.assertIn("\033[", self.on_terminal(*argv))
+                self.assertNotIn("\033[", self.on_terminal(*argv, env={"NO_COLOR": "1"}))
+                self.assertNotIn("\033[", self.tool(*argv).stdout)
+
+    def test_lines_fit_the_terminal(self):
+        self.ready(serve)
+        self.served("r" * 100)
+        for argv in (("doctor",), ("watch", "--all", "--count", "1"), ("trace", "r" * 100), ("workers",), ("doctor", "--help"), ("help", "worker")):
+            for columns in (60, 100):
+                with self.subTest(argv=argv, columns=columns):
+                    lines = self.on_terminal(*argv, columns=columns, env={"NO_COLOR": "1"}).replace("\r", "").splitlines()
+                    self.assertEqual([], [line for line in lines if len(line) > columns and "waybill:" not in line] if argv[0] != "workers" else [])
+        self.assertIn("r" * 100, self.tool("watch", "--all", "--count", "1").stdout)  # a pipe gets all of it
+
+    def test_a_bar_while_many_requests_are_sent(self):
+        self.ready(lambda a: threading.Timer(0.02, lambda: a.answer(b"x")).start())
+        text = self.on_terminal("request", "echo.request.x", "q", "--count", "40", user="client")
+        self.assertRegex(text, r"\r\[=* *\] \d+ of 40, \d+ s left")
+        self.assertEqual(40, text.count("served by w1"))
+        done = self.tool("request", "echo.request.x", "q", "--count", "40", user="client")
+        self.assertNotIn(" of 40", done.stdout + done.stderr)
+
+
+def commands():
+    text = subprocess.run([program("waybill"), "--help"], capture_output=True, text=True).stdout
+    return re.findall(r"^  ([a-z]+) ", text, re.M)
+
+
+def options_of(*argv):
+    """{--option} of a program's help."""
+    text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^  (?:-\w, |    )(--[\w-]+)", text, re.M))
+
+
+class Completion(Commands):
+    def bash(self, *line, env=None, name="waybill"):
+        """What bash offers for the last word, the script sourced from the program as a user does it."""
+        generate = "completion bash" if name == "waybill" else "--generate bash"
+        script = 'source <("$0" %s); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _%s; printf "%%s\\n" "${COMPREPLY[@]}"' % (generate, name)
+        environment = {**{k: v for k, v in os.environ.items() if not k.startswith("NATS_")}, **(env or {})}
+        done = subprocess.run(["bash", "--norc", "-c", script, program(name), program(name), *line], capture_output=True, text=True, cwd=self.fabric.dir,
+                              env=environment, timeout=20 * SLOW)
+        self.assertEqual("", done.stderr)
+        return [word for word in done.stdout.splitlines() if word]
+
+    def test_bash_knows_every_command_and_every_option_of_each(self):
+        self.assertGreaterEqual(len(commands()), 14)
+        self.assertEqual(set(commands()) | {"help", "--help", "--version"}, set(self.bash("")))
+        self.assertEqual(["doctor"], self.bash("do"))
+        for command in commands():
+            with self.subTest(command=command):
+                self.assertEqual(options_of(program("waybill"), command, "--help"), set(self.bash(command, "--")))
+        self.assertEqual(options_of(program("waybilld"), "--help"), set(self.bash("--", name="waybilld")))
+
+    def test_bash_knows_what_a_value_may_be(self):
+        self.assertEqual(["operator", "client", "worker", "router"], self.bash("doctor", "--as", ""))
+        self.assertEqual(["worker"], self.bash("doctor", "--as", "=", "w"))
+        self.assertEqual(["client"], self.bash("doctor", "--service", "x", "--as", "cl"))
+        self.assertEqual(["low", "normal", "high"], self.bash("request", "x.y", "--priority", ""))
+        self.assertEqual(["bash", "zsh", "fish"], self.bash("completion", ""))
+        self.assertEqual(["unbind"], self.bash("sessions", "u"))
+        self.assertEqual([], self.bash("request", "--id", ""))
+        self.assertEqual(["hash"], self.bash("--policy", "h", name="waybilld"))
+        with open(os.path.join(self.fabric.dir, "some.creds"), "w"):
+            pass
+        self.assertEqual(["some.creds"], self.bash("who", "--creds", "some"))
+        self.assertEqual(["some.creds"], self.bash("-c", "some.c", name="waybilld"))
+
+    def test_bash_asks_the_routers_for_names(self):
+        self.ready(serve, serve)
+        env = self.fabric.env("operator")
+        self.assertEqual(["echo"], self.bash("who", "r", "--service", "", env=env))
+        self.assertEqual(["w1", "w2"], sorted(self.bash("watch", "--worker", "", env=env)))
+        self.assertEqual(["router-1"], self.bash("stats", "--router", "r", env=env))
+        self.assertEqual([], self.bash("stats", "--router", "", env={"NATS_URL": "nats://127.0.0.1:1"}))
+
+    def test_zsh_and_fish(self):
+        for shell, check in (("zsh", ["-n"]), ("fish", ["--no-execute"])):
+            for name, argv in (("waybill", ["completion", shell]), ("waybilld", ["--generate", shell])):
+                text = subprocess.run([program(name), *argv], capture_output=True, text=True, check=True).stdout
+                options = options_of(program("waybill"), "doctor", "--help") if name == "waybill" else options_of(program("waybilld"), "--help")
+                for option in options:
+                    self.assertIn(option if shell == "zsh" else "-l %s " % option[2:], text + " ")
+                if shutil.which(shell):
+                    path = os.path.join(self.fabric.dir, "made." + shell)
+                    with open(path, "w") as f:
+                        f.write(text)
+                    done = subprocess.run([shell, *check, path], capture_output=True, text=True)
+                    self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+    def test_usage(self):
+        self.tool("completion", code=USAGE)
+        self.tool("completion", "csh", code=USAGE)
+        self.tool("request", "a.b", "--priority", "highest", code=USAGE)
+        self.tool("doctor", "--as", "king", code=USAGE)
+        self.assertIn("expected one of low normal high", self.tool("request", "a.b", "--priority", "highest", code=USAGE).stderr)
+
+
+class Manual(Commands):
+    def pages(self):
+        """{name: roff}"""
+        made = {"waybill": subprocess.run([program("waybill"), "man"], capture_output=True, text=True, check=True).stdout,
+                "waybilld": subprocess.run([program("waybilld"), "--generate", "man"], capture_output=True, text=True, check=True).stdout}
+        for command in commands():
+            made["waybill-" + command] = self.tool("man", command).stdout
+        return made
+
+    def read(self, roff):
+        """As man shows it, without a word of warning."""
+        done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-P-c", "-P-b", "-P-u", "-rLL=200n"], input=roff, capture_output=True, text=True)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return done.stdout.replace("\u2010", "-").replace("\u2212", "-")
+
+    def test_every_page_is_sound_and_tells_every_option_and_exit_code(self):
+        if not shutil.which("groff"):
+            self.skipTest("no groff")
+        for name, roff in self.pages().items():
+            with self.subTest(page=name):
+                text = self.read(roff)
+                for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"):
+                    self.assertRegex(text, "(?m)^(COMMON )?%s$" % section)
+                argv = [program("waybilld"), "--help"] if name == "waybilld" else [program("waybill"), *(["help", name[8:]] if "-" in name else ["stats", "--help"])]
+                options = options_of(*argv) - ({"--router", "--all", "--timeout"} if name == "waybill" else set())
+                self.assertEqual(set(), {option for option in options if not re.search(r"(?m)^ +(-\w, )?%s\b" % option, text)})
+                for code in range(3 if name == "waybilld" else 6):
+                    self.assertRegex(text, r"(?m)^ +%d  +\S" % code)
+        self.assertIn("attribution.ttl_s", self.read(self.pages()["waybilld"]))
+
+    def test_help_tells_exit_codes(self):
+        for argv in (("--help",), ("help",), ("doctor", "--help"), ("help", "doctor")):
+            text = self.tool(*argv).stdout
+            for code in range(6):
+                self.assertRegex(text, r"\b%d +\w" % code)
+        self.assertEqual(self.tool("doctor", "--help").stdout, self.tool("help", "doctor").stdout)
+        self.tool("help", "nonsense", code=USAGE)
+        self.tool("man", "nonsense", code=NOTHING)
+
+    def test_installed_where_man_and_bash_look(self):
+        build = os.path.dirname(cluster.bin_dir())
+        if not os.path.exists(os.path.join(build, "cmake_install.cmake")) or not shutil.which("man"):
+            self.skipTest("no build tree, or no man")
+        where = os.path.join(self.fabric.dir, "installed")
+        subprocess.run(["cmake", "--install", build, "--prefix", where], check=True, capture_output=True)
+        share = os.path.join(where, "share")
+        for name in ["waybill", "waybilld"] + ["waybill-" + command for command in commands()]:
+            found = subprocess.run(["man", "-M", os.path.join(share, "man"), "-w", name], capture_output=True, text=True)
+            self.assertEqual(0, found.returncode, found.stderr)
+        for path in ("bash-completion/completions/waybill", "bash-completion/completions/waybilld", "zsh/site-functions/_waybill", "zsh/site-functions/_waybilld",
+                     "fish/vendor_completions.d/waybill.fish", "fish/vendor_completions.d/waybilld.fish"):
+            with open(os.path.join(share, path)) as f:
+                self.assertIn("complet" if "zsh" not in path else "#compdef", f.read())
 
 
 if __name__ == "__main__":
