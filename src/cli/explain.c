@@ -36,10 +36,10 @@ static const struct option options[] = {
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait (5000)", 1, 86400000},
 };
 
-static const struct table_column columns[] = {{"", false, false},        {"WORKER", false, true},
-                                              {"STATE", false, false},   {"FREE", false, false},
-                                              {"LOAD", true, false},     {"OCCUPANCY", true, false},
-                                              {"CAPACITY", true, false}, {"WEIGHT", true, false}};
+static const struct table_column columns[] = {
+    {"", false, false},           {"WORKER", false, true}, {"STATE", false, false},
+    {"FREE", false, false, true}, {"LOAD", true, false},   {"OCCUPANCY", true, false},
+    {"CAPACITY", true, false},    {"WEIGHT", true, false}};
 
 static void show_candidates(const cJSON *advice, const char *chosen)
 {

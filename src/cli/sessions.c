@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/admin.h"
+#include "cli/screen.h"
 #include "cli/table.h"
 #include "waybill/types.h"
 #include "wire/json.h"
@@ -63,13 +64,13 @@ static bool print_error(const cJSON *reply)
     return error != NULL;
 }
 
-static const struct table_column columns[] = {{"SESSION", false, true}, {"SERVICE", false, true},
-                                              {"STATE", false, false},  {"WORKER", false, true},
-                                              {"RANK", true, false},    {"USERS", true, false},
-                                              {"WAITING", true, false}, {"IDLE", true, false}};
+static const struct table_column columns[] = {
+    {"SESSION", false, true}, {"SERVICE", false, true}, {"STATE", false, false, true},
+    {"WORKER", false, true},  {"RANK", true, false},    {"USERS", true, false},
+    {"WAITING", true, false}, {"IDLE", true, false}};
 static const struct table_column columns_of_one[] = {
-    {"ROUTER", false, true}, {"STATE", false, false},  {"WORKER", false, true},
-    {"RANK", true, false},   {"USERS", true, false},   {"WAITING", true, false},
+    {"ROUTER", false, true}, {"STATE", false, false, true}, {"WORKER", false, true},
+    {"RANK", true, false},   {"USERS", true, false},        {"WAITING", true, false},
     {"IDLE", true, false},   {"REVISION", true, false}};
 
 static void number_or_dash(struct table *t, const cJSON *object, const char *name)
@@ -98,14 +99,17 @@ static void print_session(struct table *t, const cJSON *s)
 
 static void print_list(const cJSON *reply)
 {
+    char head[512];
     const cJSON *s;
     struct table t;
     bool shared = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(reply, "shared"));
     if (print_error(reply))
         return;
-    printf("router %s: holds %.0f sessions, %s\n", admin_text(reply, "router"),
-           admin_number(reply, "held"),
-           shared ? "shared with other routers" : "shared with nobody");
+    snprintf(head, sizeof(head), "router %s: holds %.0f sessions, %s", admin_text(reply, "router"),
+             admin_number(reply, "held"),
+             shared ? "shared with other routers" : "shared with nobody");
+    screen_folded(2, head);
+    screen_end();
     table_begin(&t, columns, sizeof(columns) / sizeof(columns[0]));
     cJSON_ArrayForEach(s, sessions_of(reply))
     {

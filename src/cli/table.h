@@ -1,6 +1,6 @@
 /* Rows of text under titles, each column as wide as what is in it. On a terminal the columns that
- * may be cut are, until a line fits; a pipe gets every cell whole. Private to the commands of
- * operators. */
+ * may be cut are, until a line fits; where that is not enough the last columns are left out, and a
+ * line says which. A pipe gets every cell whole. Private to the commands of operators. */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 
@@ -14,11 +14,12 @@ struct table_column {
     const char *title;
     bool number; /* to the right */
     bool cut;    /* may be shortened */
+    bool state;  /* words that have a colour: how a worker or a session stands */
 };
 
 struct table {
     const struct table_column *columns;
-    unsigned count, cells;
+    unsigned count, cells, shown; /* shown: the first so many columns */
     int widths[TABLE_COLUMNS_MAX];
     struct buf text; /* the cells, each with its NUL */
     bool full;       /* not all rows were taken */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/admin.h"
+#include "cli/screen.h"
 #include "cli/table.h"
 #include "wire/json.h"
 #include "wire/name.h"
@@ -54,7 +55,7 @@ static void print_adapters(struct table *t, const cJSON *adapters)
 }
 
 static const struct table_column worker_columns[] = {
-    {"WORKER", false, true},   {"STATE", false, false},    {"STANDING", false, false},
+    {"WORKER", false, true},   {"STATE", false, false},    {"STANDING", false, false, true},
     {"LOAD", true, false},     {"OTHERS", true, false},    {"CAPACITY", true, false},
     {"WEIGHT", true, false},   {"CLASS", false, true},     {"RANKS", true, false},
     {"BINDINGS", true, false}, {"SERVED", true, false},    {"REFUSED", true, false},
@@ -101,10 +102,14 @@ static void print_service(const char *router, const cJSON *service, bool with_ad
 {
     const cJSON *one;
     struct table t;
-    printf("router %s, service %s (%s): %.0f discovered, %.0f routable, %.0f free\n", router,
-           admin_text(service, "service"), admin_text(service, "policy"),
-           admin_number(service, "discovered"), admin_number(service, "routable"),
-           admin_number(service, "free"));
+    char head[512];
+    snprintf(head, sizeof(head),
+             "router %s, service %s (%s): %.0f discovered, %.0f routable, %.0f free", router,
+             admin_text(service, "service"), admin_text(service, "policy"),
+             admin_number(service, "discovered"), admin_number(service, "routable"),
+             admin_number(service, "free"));
+    screen_folded(2, head);
+    screen_end();
     table_begin(&t, worker_columns, sizeof(worker_columns) / sizeof(worker_columns[0]));
     cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(service, "workers"))
         print_worker(&t, one);

@@ -573,10 +573,13 @@ class Screen(Commands):
         self.ready(serve)
         self.served("r" * 100)
         for argv in (("doctor",), ("watch", "--all", "--count", "1"), ("trace", "r" * 100), ("workers",), ("doctor", "--help"), ("help", "worker")):
-            for columns in (60, 100):
+            for columns in (60, 160):
                 with self.subTest(argv=argv, columns=columns):
                     lines = self.on_terminal(*argv, columns=columns, env={"NO_COLOR": "1"}).replace("\r", "").splitlines()
-                    self.assertEqual([], [line for line in lines if len(line) > columns and "waybill:" not in line] if argv[0] != "workers" else [])
+                    self.assertEqual([], [line for line in lines if len(line) > columns])
+                    if argv == ("workers",):
+                        self.assertIn(["WORKER", "STATE", "STANDING"], [line.split()[:3] for line in lines])
+                        self.assertEqual(columns < 160, any("not shown, for want of room: " in line for line in lines), lines)
         self.assertIn("r" * 100, self.tool("watch", "--all", "--count", "1").stdout)  # a pipe gets all of it
 
     def test_a_bar_while_many_requests_are_sent(self):

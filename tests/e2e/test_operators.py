@@ -195,7 +195,7 @@ class OneRouter(Operators):
     def on_terminal(self, columns, *argv):
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        env = {**{k: v for k, v in os.environ.items() if not k.startswith("NATS_")}, **self.fabric.env("operator"), "HOME": self.fabric.dir}
+        env = {**{k: v for k, v in os.environ.items() if not k.startswith("NATS_")}, **self.fabric.env("operator"), "HOME": self.fabric.dir, "NO_COLOR": "1"}
         with open(master, "rb", buffering=0) as out:
             process = subprocess.Popen([program("waybill"), *argv], stdout=slave, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
             os.close(slave)
