@@ -54,6 +54,7 @@ void link_close(struct link *link);
 
 /* The server's last refusal of this connection names this subject. Reads what has come in; flush
  * first to be sure. */
+void link_hush(void); /* refusals are not said by the link: the command does */
 bool link_denied(const struct link *link, const char *subject);
 
 /* Says on stderr what a status means for this command; the exit code for it. */

@@ -17,15 +17,17 @@ static const struct doctor_args defaults = {.role = "operator", .timeout_ms = 20
 #define ARG(field) offsetof(struct doctor_args, field)
 static const struct option options[] = {
     {"as", 0, OPTION_TEXT, ARG(role), "ROLE",
-     "whose credentials these are: operator, client, worker or router (operator)", 0, 0,
-     "operator client worker router"},
-    {"service", 0, OPTION_TEXT, ARG(service), "NAME", "with --as client or worker: the service", 0,
-     0, OPTION_SERVICES},
-    {"worker", 0, OPTION_TEXT, ARG(worker), "NAME", "with --as worker: its id", 0, 0,
+     "whose credentials these are: operator, client, worker, static (a worker by the routers' "
+     "configuration) or router (operator)",
+     0, 0, "operator client worker static router"},
+    {"service", 0, OPTION_TEXT, ARG(service), "NAME",
+     "with --as client, worker or static: the service", 0, 0, OPTION_SERVICES},
+    {"worker", 0, OPTION_TEXT, ARG(worker), "NAME", "with --as worker or static: its id", 0, 0,
      OPTION_WORKERS},
     {"router", 0, OPTION_TEXT, ARG(router), "ID", "with --as router: its id", 0, 0, OPTION_ROUTERS},
     {"subject", 0, OPTION_LIST, ARG(subjects), "SUBJECT",
-     "with --as client or router: a request subject; may be repeated", 0, 0},
+     "with --as client or router: a request subject, may be repeated; with --as static: its own", 0,
+     0},
     {"config", 'c', OPTION_TEXT, ARG(config), "FILE",
      "waybilld's configuration: what is wanted of the buckets, prefix and subjects", 0, 0},
     {"timeout", 't', OPTION_INT, ARG(timeout_ms), "MS", "how long to wait for an answer (2000)", 1,
@@ -152,26 +154,10 @@ static bool check_args(const struct doctor_args *args, const struct wanted *w)
     if (strcmp(args->role, "worker") == 0)
         return needs("worker", "--service and --worker",
                      args->service != NULL && args->worker != NULL);
+    if (strcmp(args->role, "static") == 0)
+        return needs("static", "--service, --worker and --subject",
+                     args->service != NULL && args->worker != NULL && args->subjects.count > 0);
     return needs("router", "--router", args->router != NULL);
-}
-
-static void examine(struct doctor *d)
-{
-    bool operates = strcmp(d->args->role, "operator") == 0;
-    doctor_server(d);
-    doctor_rights(d);
-    if (!operates && strcmp(d->args->role, "router") != 0)
-        return; /* clients and workers may look at nothing else */
-    if (operates) {
-        doctor_routers(d);
-        doctor_workers(d);
-    }
-    doctor_streams(d);
-    if (d->has_jetstream)
-        doctor_buckets(d);
-    doctor_blindness(d);
-    if (d->has_jetstream && operates)
-        doctor_clocks(d);
 }
 
 /* A router's answers come below its own subject. */
@@ -185,7 +171,42 @@ static void take_inbox(struct doctor *d)
     d->link.inbox_prefix = strdup(prefix);
 }
 
-static int conclude(struct doctor *d)
+static void look_around(struct doctor *d, bool operates)
+{
+    if (operates) {
+        doctor_routers(d);
+        doctor_workers(d);
+    }
+    doctor_streams(d);
+    if (d->has_jetstream)
+        doctor_buckets(d);
+    doctor_blindness(d);
+    if (d->has_jetstream && operates)
+        doctor_clocks(d);
+}
+
+/* Looks at everything that this role may look at; the exit code. */
+static int examine(struct doctor *d)
+{
+    bool operates = strcmp(d->args->role, "operator") == 0;
+    take_inbox(d);
+    doctor_server(d);
+    doctor_rights(d);
+    if (operates || strcmp(d->args->role, "router") == 0)
+        look_around(d, operates); /* clients and workers may not */
+    return d->counts[VERDICT_FAIL] > 0 ? EXIT_UNHEALTHY : EXIT_FINE;
+}
+
+static void begin(struct doctor *d)
+{
+    buf_init(&d->text, OUTPUT_MAX);
+    json_begin(&d->json, &d->text);
+    json_object(&d->json, NULL);
+    json_text(&d->json, "role", span_str(d->args->role));
+    json_array(&d->json, "findings");
+}
+
+static void conclude(struct doctor *d)
 {
     unsigned ok = d->counts[VERDICT_OK], warn = d->counts[VERDICT_WARN],
              fail = d->counts[VERDICT_FAIL];
@@ -203,7 +224,7 @@ static int conclude(struct doctor *d)
                    "%u ok, %u to look at, %u failed", ok, warn, fail);
         screen_end();
     }
-    return fail > 0 ? EXIT_UNHEALTHY : EXIT_FINE;
+    buf_fini(&d->text);
 }
 
 static int run(const void *args_given, const struct words *rest)
@@ -220,21 +241,23 @@ static int run(const void *args_given, const struct words *rest)
         d.wanted.subjects[d.wanted.subject_count++] = strdup(args.subjects.items[i]);
     if (args.common.prefix == NULL)
         args.common.prefix = d.wanted.prefix;
-    if (fine && check_args(&args, &d.wanted))
+    if (fine && check_args(&args, &d.wanted)) {
+        link_hush(); /* its findings tell */
         code = link_open(&args.common, &d.link);
-    if (code == EXIT_FINE) {
-        buf_init(&d.text, OUTPUT_MAX);
-        json_begin(&d.json, &d.text);
-        json_object(&d.json, NULL);
-        json_text(&d.json, "role", span_str(args.role));
-        json_array(&d.json, "findings");
-        take_inbox(&d);
-        examine(&d);
-        code = conclude(&d);
-        buf_fini(&d.text);
+    }
+    if (code != EXIT_USAGE) {
+        begin(&d);
+        if (code == EXIT_FINE)
+            code = examine(&d);
+        else
+            doctor_find(&d, VERDICT_FAIL, "connection",
+                        "is the server up, and are its address and these credentials right?",
+                        "cannot connect");
+        conclude(&d);
         admin_fini(&d.stats);
         admin_fini(&d.workers);
-        link_close(&d.link);
+        if (code != EXIT_NO_LINK)
+            link_close(&d.link);
     }
     wanted_fini(&d.wanted);
     return code;

@@ -5,6 +5,7 @@
  * would also go on in clear. A lone message is written at once (SendAsap), and a lost link is
  * retried for ever. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,14 +66,23 @@ static natsStatus set_user(natsOptions *o, const struct connection *c)
     return NATS_OK;
 }
 
-/* A refusal of the server ends nothing: whoever asked looks at link_denied. */
+static atomic_bool hushed;
+
+/* A refusal of the server ends nothing, but what was asked for will not come: said at once. */
 static void on_error(natsConnection *nc, natsSubscription *sub, natsStatus status, void *arg)
 {
-    (void)nc;
+    const char *text = NULL;
     (void)sub;
     (void)arg;
     if (status != NATS_NOT_PERMITTED)
         fprintf(stderr, "waybill: %s\n", natsStatus_GetText(status));
+    else if (!hushed && natsConnection_GetLastError(nc, &text) == status && text != NULL)
+        fprintf(stderr, "waybill: the server says: %s\n", text);
+}
+
+void link_hush(void)
+{
+    hushed = true;
 }
 
 static natsStatus set_habits(natsOptions *o, const struct connection *c)

@@ -66,6 +66,7 @@ enum found records_open(struct records *r, struct link *link, const char *bucket
                         int64_t timeout_ms)
 {
     char all[WB_SUBJECT_MAX + 3];
+    link_hush(); /* records_complain tells */
     *r = (struct records){.link = link, .bucket = bucket, .timeout_ms = timeout_ms};
     snprintf(r->subject, sizeof(r->subject), "$JS.API.STREAM.MSG.GET.KV_%s", bucket);
     if (wb_reply_subject(link->inbox_prefix, r->inbox) != WB_OK)

@@ -319,7 +319,7 @@ class Explain(Commands):
 
     def test_what_is_missing_is_said(self):
         self.assertIn("no router serves echo.request.x", self.tool("explain", "echo.request.x", code=NOTHING, user="client").stderr)
-        self.assertIn("may not publish secret.x", self.tool("explain", "secret.x", code=NO_LINK, user="client").stderr)
+        self.assertIn("may not publish secret.x", self.tool("explain", "secret.x", "--timeout", "100", code=NO_LINK, user="client").stderr)
         self.tool("explain", code=USAGE)
         self.tool("explain", "echo.request.x", "-H", "no colon", code=USAGE)
 
@@ -333,11 +333,12 @@ class Explain(Commands):
 HALF_PUBLISH, HALF_SUBSCRIBE = operator_permissions()
 HALF = user("half", ([s for s in HALF_PUBLISH if s not in ("%s.admin.show.>" % PREFIX, "%s.admin.do.>" % PREFIX)] + ["$KV.%s.>" % BUCKET], ["_INBOX.>"]))
 POOR = user("poor", router_permissions({"echo": ["echo.request.>"]}, "router-1", buckets=(BUCKET,)))
+STATIC = user("legacy", cluster.static_permissions("echo", "old", "legacy.echo"))
 DEAF = user("deaf", (HALF_PUBLISH, ["%s.event.>" % PREFIX]))
 
 
 class Doctor(Commands):
-    fabric_options = {"extra_users": (HALF, DEAF, POOR)}
+    fabric_options = {"extra_users": (HALF, DEAF, POOR, STATIC)}
 
     def doctor(self, *argv, code=FINE, user="operator"):
         self.found = self.json("doctor", "doctor", *argv, code=code, user=user)
@@ -380,7 +381,12 @@ class Doctor(Commands):
         self.assertIn("-> start waybilld", lines[place + 1])
 
     def test_no_server(self):
-        self.tool("doctor", "--server", "nats://127.0.0.1:%d" % cluster.free_port(), code=NO_LINK)
+        nowhere = "nats://127.0.0.1:%d" % cluster.free_port()
+        done = self.tool("doctor", "--server", nowhere, code=NO_LINK)
+        self.assertIn("cannot connect to " + nowhere, done.stderr)
+        self.assertIn("fail  connection", done.stdout)
+        found = self.json("doctor", "doctor", "--server", nowhere, code=NO_LINK)
+        self.assertEqual([("connection", "fail")], [(f["check"], f["verdict"]) for f in found["findings"]])
 
     def test_a_service_without_workers(self):
         self.fabric.router(services=[self.fabric.service()])
@@ -417,6 +423,7 @@ class Doctor(Commands):
         self.ready(serve)
         for argv, name in ((("--as", "client", "--service", "echo", "--subject", "echo.request.>"), "client"),
                            (("--as", "worker", "--service", "echo", "--worker", "w2"), "echo-w2"),
+                           (("--as", "static", "--service", "echo", "--worker", "old", "--subject", "legacy.echo"), "legacy"),
                            (("--as", "router", "--router", "router-2", "--service", "echo", "--subject", "echo.request.>"), "router-2")):
             with self.subTest(role=argv[1]):
                 self.doctor(*argv, user=name)
@@ -520,9 +527,18 @@ class Doctor(Commands):
         self.assertSaid("bucket", "warn", SESSIONS + " does not exist")
 
     def test_usage(self):
-        for argv in (("--as", "king"), ("--as", "client"), ("--as", "worker", "--service", "echo"), ("--as", "router"), ("--router", "a b"),
+        for argv in (("--as", "king"), ("--as", "client"), ("--as", "worker", "--service", "echo"), ("--as", "router"), ("--as", "static", "--service", "echo", "--worker", "w"), ("--router", "a b"),
                      ("--config", "/nowhere"), ("extra",)):
             self.tool("doctor", *argv, code=USAGE)
+
+
+class Refused(Commands):
+    def test_what_the_server_refuses_is_said_at_once(self):
+        for argv, what in ((("workers",), "waybill.admin.show.workers"), (("stats",), "waybill.admin.show.stats"),
+                           (("request", "secret.x", "q", "--timeout", "100"), "secret.x")):
+            done = self.tool(*argv, code=None, user="client")
+            self.assertNotEqual(FINE, done.returncode)
+            self.assertIn('the server says: Permissions Violation for Publish to "%s"' % what, done.stderr)
 
 
 class Json(Commands):
@@ -642,7 +658,7 @@ class Completion(Commands):
         self.assertEqual(options_of(program("waybilld"), "--help"), set(self.bash("--", name="waybilld")))
 
     def test_bash_knows_what_a_value_may_be(self):
-        self.assertEqual(["operator", "client", "worker", "router"], self.bash("doctor", "--as", ""))
+        self.assertEqual(["operator", "client", "worker", "static", "router"], self.bash("doctor", "--as", ""))
         self.assertEqual(["worker"], self.bash("doctor", "--as", "=", "w"))
         self.assertEqual(["client"], self.bash("doctor", "--service", "x", "--as", "cl"))
         self.assertEqual(["low", "normal", "high"], self.bash("request", "x.y", "--priority", ""))
