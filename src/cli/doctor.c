@@ -236,9 +236,8 @@ static int run(const void *args_given, const struct words *rest)
     bool fine = wanted_read(args.config, &d.wanted);
     if (fine && args.service != NULL)
         snprintf(d.wanted.service, sizeof(d.wanted.service), "%s", args.service);
-    for (unsigned i = 0; i < args.subjects.count && d.wanted.subject_count < WANTED_SUBJECTS_MAX;
-         i++)
-        d.wanted.subjects[d.wanted.subject_count++] = strdup(args.subjects.items[i]);
+    for (unsigned i = 0; i < args.subjects.count; i++)
+        wanted_add(&d.wanted, args.subjects.items[i]);
     if (args.common.prefix == NULL)
         args.common.prefix = d.wanted.prefix;
     if (fine && check_args(&args, &d.wanted)) {

@@ -37,6 +37,7 @@ struct wanted {
 
 /* Defaults, then the file (JSON with comments; NULL: none). False: it has said on stderr why. */
 bool wanted_read(const char *file, struct wanted *out);
+void wanted_add(struct wanted *w, const char *subject); /* one over the bound is left out */
 void wanted_fini(struct wanted *w);
 
 struct doctor {

@@ -73,7 +73,7 @@ static void find_versions(struct doctor *d)
     if (admin_ask_subject(&d->link, "$SRV.PING.waybill", "", d->args->timeout_ms, d->stats.count,
                           &pings) == EXIT_FINE)
         first = admin_text(pings.items[0], "version");
-    for (unsigned i = 1; i < pings.count; i++)
+    for (unsigned i = 1; first != NULL && i < pings.count; i++)
         if (strcmp(admin_text(pings.items[i], "version"), first) != 0)
             other = admin_text(pings.items[i], "version");
     if (first != NULL)

@@ -34,6 +34,13 @@ static void take_bucket(const cJSON *section, struct wanted_bucket *b)
         snprintf(b->storage, sizeof(b->storage), "%s", storage);
 }
 
+void wanted_add(struct wanted *w, const char *subject)
+{
+    char *copy = w->subject_count < WANTED_SUBJECTS_MAX ? strdup(subject) : NULL;
+    if (copy != NULL)
+        w->subjects[w->subject_count++] = copy;
+}
+
 static void take_services(const cJSON *services, struct wanted *w)
 {
     const cJSON *service, *subject;
@@ -48,8 +55,8 @@ static void take_services(const cJSON *services, struct wanted *w)
         cJSON_ArrayForEach(subject, cJSON_GetObjectItemCaseSensitive(service, "subjects"))
         {
             const char *text = cJSON_GetStringValue(subject);
-            if (text != NULL && w->subject_count < WANTED_SUBJECTS_MAX)
-                w->subjects[w->subject_count++] = strdup(text);
+            if (text != NULL)
+                wanted_add(w, text);
         }
     }
     w->sessions.ttl_s = 2 * longest_s;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define PIECE_MAX 2048
+#define BLANKS 40   /* the deepest indent */
 #define FOLD_MIN 20 /* narrower than this nothing is folded */
 
 static int column; /* where the line stands */
@@ -44,13 +45,9 @@ static void put(enum style style, const char *text, int len)
     column += len;
 }
 
-void screen_add(enum style style, const char *format, ...)
+/* As much of it as the line has room for. */
+static void place(enum style style, char *text)
 {
-    char text[PIECE_MAX];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
     int len = (int)strlen(text), width = screen_width();
     for (int i = 0; i < len; i++)
         if (text[i] < ' ' || text[i] > '~')
@@ -58,6 +55,16 @@ void screen_add(enum style style, const char *format, ...)
     if (width > 0 && column + len > width)
         len = column < width ? width - column : 0;
     put(style, text, len);
+}
+
+void screen_add(enum style style, const char *format, ...)
+{
+    char text[PIECE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    place(style, text);
 }
 
 void screen_end(void)
@@ -69,6 +76,7 @@ void screen_end(void)
 
 void screen_folded(int indent, const char *text)
 {
+    static const char blanks[BLANKS + 1] = "                                        ";
     int width = screen_width();
     while (*text != '\0') {
         int room = width - column, len = (int)strlen(text);
@@ -78,13 +86,15 @@ void screen_folded(int indent, const char *text)
                 at--;
             len = at > 0 ? at : room;
         }
-        screen_add(STYLE_PLAIN, "%.*s", len, text);
+        char piece[PIECE_MAX];
+        snprintf(piece, sizeof(piece), "%.*s", len, text);
+        place(STYLE_PLAIN, piece);
         text += len;
         while (*text == ' ')
             text++;
         if (*text != '\0') {
             screen_end();
-            screen_add(STYLE_PLAIN, "%*s", indent, "");
+            put(STYLE_PLAIN, blanks, indent < BLANKS ? indent : BLANKS);
         }
     }
 }

@@ -7,8 +7,12 @@
 
 #include "cli/commands.h"
 
-#define EACH_OPTION(table, o)                                                                      \
-    for (const struct option *o = (table)->options; o < (table)->options + (table)->count; o++)
+/* Calls fn for each option, in the table's order. */
+static void each(const struct option_table *table, void (*fn)(const struct option *o))
+{
+    for (unsigned i = 0; i < table->count; i++)
+        fn(&table->options[i]);
+}
 
 static struct option_table options_of(const struct command *c)
 {
@@ -54,9 +58,8 @@ static void bash_value(const struct option *o)
         printf(") return ;;\n");
 }
 
-static void bash_names(const struct option_table *table)
+static void bash_name(const struct option *o)
 {
-    EACH_OPTION(table, o)
     printf("--%s ", o->name);
 }
 
@@ -64,10 +67,9 @@ static void bash_command(const struct command *c)
 {
     const struct option_table own = options_of(c);
     printf("    %s)\n        case \"$previous\" in\n", c->name);
-    EACH_OPTION(&own, o)
-    bash_value(o);
+    each(&own, bash_value);
     printf("        esac\n        options='");
-    bash_names(&own);
+    each(&own, bash_name);
     printf("'\n        first='%s'\n        ;;\n", c->first_word != NULL ? c->first_word : "");
 }
 
@@ -110,14 +112,13 @@ void shells_bash(void)
            "        return\n"
            "    fi\n"
            "    case \"$previous\" in\n");
-    EACH_OPTION(&common_options, o)
-    bash_value(o);
+    each(&common_options, bash_value);
     printf("    esac\n    case \"${COMP_WORDS[1]}\" in\n    help) first=$commands ;;\n");
     for (unsigned i = 0; i < command_count; i++)
         bash_command(commands[i]);
     printf("    *) return ;;\n    esac\n"
            "    if [[ $current == -* ]]; then\n        _waybill_words \"$options ");
-    bash_names(&common_options);
+    each(&common_options, bash_name);
     printf("\"\n"
            "    elif ((COMP_CWORD == 2)) && [[ -n $first ]]; then\n"
            "        _waybill_words \"$first\"\n"
@@ -157,8 +158,7 @@ static void zsh_command(const struct command *c)
 {
     const struct option_table own = options_of(c);
     printf("    %s)\n        _arguments -s \\\n", c->name);
-    EACH_OPTION(&own, o)
-    zsh_option(o);
+    each(&own, zsh_option);
     if (c->first_word != NULL)
         printf("            '1:word:(%s)' \\\n", c->first_word);
     printf("            $common\n        ;;\n");
@@ -179,8 +179,7 @@ void shells_zsh(void)
         printf("'\n");
     }
     printf("    )\n    common=( \\\n");
-    EACH_OPTION(&common_options, o)
-    zsh_option(o);
+    each(&common_options, zsh_option);
     printf("    )\n"
            "    if ((CURRENT == 2)); then\n"
            "        _describe command commands\n"
@@ -233,9 +232,9 @@ void shells_fish(void)
         snprintf(condition, sizeof(condition), "__fish_seen_subcommand_from %s", c->name);
         if (c->first_word != NULL)
             printf("complete -c waybill -n '%s' -a '%s'\n", condition, c->first_word);
-        EACH_OPTION(&own, o)
-        fish_option(condition, o);
+        for (unsigned k = 0; k < own.count; k++)
+            fish_option(condition, &own.options[k]);
     }
-    EACH_OPTION(&common_options, o)
-    fish_option("not __fish_use_subcommand", o);
+    for (unsigned k = 0; k < common_options.count; k++)
+        fish_option("not __fish_use_subcommand", &common_options.options[k]);
 }

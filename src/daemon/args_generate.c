@@ -6,10 +6,6 @@
 #include "daemon/config.h"
 #include "waybill/version.h"
 
-#define EACH_ROW(row)                                                                              \
-    for (const struct option_row *row = args_rows + OPTION_NONE + 1;                               \
-         row < args_rows + OPTION_COUNT; row++)
-
 /* Text as roff takes it: no line begins with a control character, dashes are those of a keyboard.
  */
 static void put_roff(FILE *out, const char *text)
@@ -93,8 +89,8 @@ static void man(FILE *out)
         "SIGTERM and SIGINT drain it: what is in flight is finished within router.drain_ms; a "
         "second one stops it at once.\n.SH OPTIONS\n",
         out);
-    EACH_ROW(row)
-    man_option(row, out);
+    for (int i = OPTION_NONE + 1; i < OPTION_COUNT; i++)
+        man_option(&args_rows[i], out);
     man_keys(out);
     fputs(".SH EXIT STATUS\n.TP\n.B 0\nfine\n.TP\n.B 1\nbad configuration or usage\n.TP\n.B 2\n"
           "could not start; the line on stderr says why\n.SH ENVIRONMENT\n"
@@ -119,8 +115,9 @@ static void bash(FILE *out)
           "    elif [[ $previous == = ]]; then\n        previous=${COMP_WORDS[COMP_CWORD - 2]}\n"
           "    fi\n    COMPREPLY=()\n    case \"$previous\" in\n",
           out);
-    EACH_ROW(row)
-    {
+    for (int i = OPTION_NONE + 1; i < OPTION_COUNT; i++) {
+        const struct option_row *row = &args_rows[i];
+
         if (!row->argument || *row->argument == '[')
             continue;
         fprintf(out, "    --%s", row->name);
@@ -137,8 +134,8 @@ static void bash(FILE *out)
             fputs(") return ;;\n", out);
     }
     fputs("    esac\n    mapfile -t COMPREPLY < <(compgen -W '", out);
-    EACH_ROW(row)
-    fprintf(out, "--%s ", row->name);
+    for (int i = OPTION_NONE + 1; i < OPTION_COUNT; i++)
+        fprintf(out, "--%s ", args_rows[i].name);
     fputs("' -- \"$current\")\n}\ncomplete -F _waybilld waybilld\n", out);
 }
 
@@ -159,8 +156,9 @@ static void zsh(FILE *out)
     fputs("#compdef waybilld\n# zsh completion of waybilld, printed by `waybilld --generate zsh`\n"
           "_waybilld() {\n    _arguments -s \\\n",
           out);
-    EACH_ROW(row)
-    {
+    for (int i = OPTION_NONE + 1; i < OPTION_COUNT; i++) {
+        const struct option_row *row = &args_rows[i];
+
         if (row->letter)
             fprintf(out, "        '(-%c --%s)'{-%c,--%s}'[", row->letter, row->name, row->letter,
                     row->name);
@@ -190,8 +188,9 @@ static void fish(FILE *out)
     fputs("# fish completion of waybilld, printed by `waybilld --generate fish`\n"
           "complete -c waybilld -f\n",
           out);
-    EACH_ROW(row)
-    {
+    for (int i = OPTION_NONE + 1; i < OPTION_COUNT; i++) {
+        const struct option_row *row = &args_rows[i];
+
         fprintf(out, "complete -c waybilld -l %s", row->name);
         if (row->letter)
             fprintf(out, " -s %c", row->letter);
