@@ -17,7 +17,9 @@ import jsonschema
 
 from case import PREFIX, SLOW, Case, Script, hold, refuse, serve, wait_for
 from support import cluster
+from support.bucket import Bucket
 from support.cluster import BUCKET, SESSIONS, Process, operator_permissions, program, router_permissions, user
+from test_places import ClusterFabric
 
 FINE, USAGE, NO_LINK, NOTHING, ERROR, UNHEALTHY = 0, 1, 2, 3, 4, 5
 HOUR_S = 3600
@@ -89,7 +91,8 @@ class Commands(Case):
                   "policy": "least_loaded", "reason": "policy", "session": None, "adapter": None, "subject": "echo.request.x", "router": "router-1",
                   "rid": "router-1.1.1", "worker_epoch": 1, "trace": None, "received_at": at(0), "first_reply_us": 10, "finished_at": None,
                   "replies": 1, "code": None, "v": 1, "outcome": "done", **members}
-        ack = self.fabric.client("test").request("$KV.%s.%s" % (BUCKET, key), json.dumps(record).encode()).json()
+        self.forger = getattr(self, "forger", None) or self.fabric.client("test")
+        ack = self.forger.request("$KV.%s.%s" % (BUCKET, key), json.dumps(record).encode()).json()
         self.assertIn("seq", ack)
         return record
 
@@ -237,6 +240,15 @@ class Watch(Commands):
                 lines = self.tool("watch", "--all", "--json", "--count", str(len(expected)), *argv).stdout.splitlines()
                 self.assertEqual(expected, [json.loads(line)["request_id"] for line in lines])
 
+    def test_of_a_sparse_service_each_record_is_shown_once(self):
+        self.ready(serve)
+        for n in range(24):
+            self.forge("echo.e-%d" % n)
+            for k in range(3):
+                self.forge("other.o-%d-%d" % (n, k), service="other")
+        lines = self.tool("watch", "--all", "--json", "--count", "24", "--service", "echo").stdout.splitlines()
+        self.assertEqual(["e-%d" % n for n in range(24)], [json.loads(line)["request_id"] for line in lines])
+
     def test_lines_for_people(self):
         script = Script(refuse(503), serve)
         self.ready(script, script)
@@ -260,18 +272,34 @@ class Watch(Commands):
         done = self.tool("watch", code=NOTHING)
         self.assertIn("there is no bucket %s" % BUCKET, done.stderr)
 
-    def test_a_bucket_that_is_made_anew_is_watched_on(self):
+    def remake(self, between=lambda: None):
+        test = self.fabric.client("test")
+        config = test.request("$JS.API.STREAM.INFO.KV_" + BUCKET).json()["config"]
+        made = {key: config[key] for key in ("name", "subjects", "max_msgs_per_subject", "discard", "storage", "allow_rollup_hdrs", "allow_direct", "deny_delete")}
+        self.assertTrue(test.request("$JS.API.STREAM.DELETE.KV_" + BUCKET).json()["success"])
+        between()
+        self.assertNotIn("error", test.request("$JS.API.STREAM.CREATE.KV_" + BUCKET, json.dumps(made).encode()).json())
+
+    def test_a_bucket_that_goes_away_is_waited_for(self):
         self.ready(serve)
         self.served("one", "two")
         process = self.watch("--json")
-        test = self.fabric.client("test")
-        config = test.request("$JS.API.STREAM.INFO.KV_" + BUCKET).json()["config"]
-        self.assertTrue(test.request("$JS.API.STREAM.DELETE.KV_" + BUCKET).json()["success"])
-        wait_for(lambda: "waiting for it" in process.output(), 10 * SLOW, lambda: "the loss\n" + process.tail())
-        made = {key: config[key] for key in ("name", "subjects", "max_msgs_per_subject", "discard", "storage", "allow_rollup_hdrs", "allow_direct", "deny_delete")}
-        self.assertNotIn("error", test.request("$JS.API.STREAM.CREATE.KV_" + BUCKET, json.dumps(made).encode()).json())
+        self.remake(lambda: wait_for(lambda: "waiting for it" in process.output(), 10 * SLOW, lambda: "the loss\n" + process.tail()))
         self.forge("echo.anew")
         wait_for(lambda: [r["request_id"] for r in self.shown(process)] == ["anew"], 15 * SLOW, lambda: "its record\n" + process.tail())
+        process.signal(signal.SIGTERM)
+        self.assertEqual(0, process.ended())
+
+    def test_a_bucket_that_is_made_anew_unseen_is_watched_from_its_start(self):
+        self.ready(serve)
+        self.served("one", "two")
+        process = self.watch("--json")
+        process.freeze()
+        self.remake()
+        process.thaw()
+        self.forge("echo.anew")
+        wait_for(lambda: [r["request_id"] for r in self.shown(process)] == ["anew"], 15 * SLOW, lambda: "its record\n" + process.tail())
+        self.assertIn("begins anew", process.output())
         process.signal(signal.SIGTERM)
         self.assertEqual(0, process.ended())
 
@@ -530,6 +558,48 @@ class Doctor(Commands):
         for argv in (("--as", "king"), ("--as", "client"), ("--as", "worker", "--service", "echo"), ("--as", "router"), ("--as", "static", "--service", "echo", "--worker", "w"), ("--router", "a b"),
                      ("--config", "/nowhere"), ("extra",)):
             self.tool("doctor", *argv, code=USAGE)
+
+
+class OnThreeServers(Commands):
+    """The tool knows the first one, which stays."""
+
+    def setUp(self):
+        self.fabric = ClusterFabric()
+        self.addCleanup(self._close)
+        self.fabric.start_others()
+        self.bucket = Bucket(self.fabric.client("test"))
+        self.router = self.fabric.router(attribution={"replicas": 3})
+        self.fabric.raw_worker("w1", serve, known_to=[self.router])
+        self.client = self.fabric.client()
+        wait_for(lambda: re.search("bucket %s (created|bound)" % BUCKET, self.router.output()), 60 * SLOW, lambda: "the bucket\n" + self.router.tail())
+
+    def told(self, request_id):
+        done = self.fabric.tool("who", request_id, "--json", user="operator", check=False)
+        return done.returncode == 0 and json.loads(done.stdout)["request_id"] == request_id
+
+    def test_a_replica_that_is_away_and_a_watch_that_goes_on(self):
+        config = os.path.join(self.fabric.dir, "wanted.json")
+        with open(config, "w") as f:
+            json.dump({"attribution": {"replicas": 3}}, f)
+        self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "before"}, bound=20 * SLOW)
+        wait_for(lambda: self.told("before"), 60 * SLOW, "the record")
+        process = Process(self.fabric, "watch", [program("waybill"), "watch", "--json"], self.fabric.env("operator"))
+        wait_for(lambda: "watching bucket" in process.output(), 20 * SLOW, lambda: "a watch\n" + process.tail())
+        self.fabric.members[2].kill()
+
+        def away():
+            found = json.loads(self.fabric.tool("doctor", "--config", config, "--json", user="operator", check=False).stdout)["findings"]
+            return [f for f in found if f["check"] == "bucket replicas" and f["verdict"] == "warn" and "member-2" in f["text"]]
+        wait_for(away, 60 * SLOW, "the finding of a replica that is away")
+        number = [0]
+
+        def seen():
+            number[0] += 1
+            self.client.publish("echo.request.x", b"q", None, [("Waybill-Request-Id", "after-%d" % number[0])])
+            return "echo.after-" in process.output()
+        wait_for(seen, 60 * SLOW, lambda: "a record after the loss\n" + process.tail())
+        process.signal(signal.SIGINT)
+        self.assertEqual(0, process.ended())
 
 
 class Refused(Commands):
