@@ -12,6 +12,7 @@
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "router/router.h"
+#include "store/store.h"
 #include "waybill/version.h"
 
 enum exit_code { EXIT_FINE, EXIT_CONFIG, EXIT_START };
@@ -149,6 +150,8 @@ static void run(struct daemon *d)
 static void stop(struct daemon *d)
 {
     router_destroy(d->router);
+    if (d->router)
+        store_library_end();
     for (size_t i = 0; i < sizeof d->signals / sizeof d->signals[0]; i++)
         if (d->signals[i])
             loop_signal_close(d->signals[i]);

@@ -71,10 +71,11 @@ static void confirmed(void *arg, bool ok)
         say_ready(r);
 }
 
-/* Not ready before the server knows the subscriptions: who was told so would get a 503. */
-static void confirm(struct router *r)
+/* Not ready before the server knows the subscriptions: who was told so would get a 503, and what
+ * a worker says would be lost. */
+static void confirm(struct router *r, struct lane *lane)
 {
-    if (lane_flush(r->front, confirmed, r) == WB_OK)
+    if (lane_flush(lane, confirmed, r) == WB_OK)
         r->confirming++;
 }
 
@@ -89,7 +90,7 @@ void router_subscribe_due(struct router *r, mono now)
                 any = true;
             }
     if (any)
-        confirm(r);
+        confirm(r, r->front);
     say_ready(r);
 }
 
@@ -166,8 +167,7 @@ void links_on_up(void *arg, struct lane *lane, unsigned reconnects)
         back_up(r, now);
     else
         relay_front_up(r);
-    if (lane == r->front)
-        confirm(r);
+    confirm(r, lane);
     router_subscribe_due(r, now);
 }
 

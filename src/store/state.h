@@ -26,6 +26,7 @@ enum {
     LOOK_MIN_MS = 250,
     LOOK_MAX_MS = 5000,
     CONNECT_WAIT_MAX_MS = 1000,
+    LIBRARY_END_MS = 1000,
     LINK_MS = 250,       /* how often the link's status is looked at while all is well */
     CONNECTING_MS = 100, /* and while it is coming up */
     DESTROY_MS = 2000,

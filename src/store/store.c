@@ -599,3 +599,8 @@ void store_destroy(struct store *store)
         pthread_join(store->threads[i], NULL);
     release(store);
 }
+
+void store_library_end(void)
+{
+    (void)nats_CloseAndWait(LIBRARY_END_MS); /* one left behind is the system's to end */
+}

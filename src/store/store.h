@@ -127,5 +127,8 @@ WB_MUST_USE wb_status store_send(struct store *store, const struct store_request
 /* Ends the threads (bounded: 2 s) and frees. No event comes after it, nor for requests that are
  * under way. Not from inside an event. Takes NULL. */
 void store_destroy(struct store *store);
+/* After the process's last store: ends nats.c's own threads, which the exit of the process would
+ * race with. Blocks until they have, for at most a second. */
+void store_library_end(void);
 
 #endif

@@ -224,6 +224,7 @@ class Back(Lanes):
         attempt = worker.next()
         self.cut("back")
         self.mend("back")
+        self.router.wait_healthy(20)  # the server knows its subscriptions
         attempt.answer(b"a")
         self.assertServed(pending.next(10 * SLOW), "w1", b"a", attempt=1)
         self.assertEqual(("w1", 1, []), tuple(self.bucket.record("patient", 20 * SLOW)[k] for k in ("worker", "attempt", "tried")))
@@ -237,6 +238,7 @@ class Back(Lanes):
         self.cut("back")
         stays(lambda: not pending.messages, 1.5, "the attempt")
         self.mend("back")
+        self.router.wait_healthy(20)
         attempt.answer(b"a")
         self.assertServed(pending.next(10 * SLOW), "w1", b"a")
         self.assertEqual(0, self.router.count("lost"))
@@ -303,6 +305,7 @@ class Back(Lanes):
         attempts["torn"].answer(b"2", {"Waybill-Seq": 2})
         worker.client.flush()
         self.mend("back")
+        self.router.wait_healthy(20)
         for attempt, number in ((attempts["whole"], 2), (attempts["torn"], 3)):
             attempt.answer(b"%d" % number, {"Waybill-Seq": number})
             attempt.answer(b"", {"Waybill-Seq": number + 1})
