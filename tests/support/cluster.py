@@ -420,6 +420,22 @@ class Fabric:
             raise AssertionError("waybill %s: exit %d\n%s%s" % (" ".join(argv), done.returncode, done.stdout, done.stderr))
         return done
 
+    def nats(self, *argv, user="client", bound=30.0, stdin=None, check=True):
+        """The `nats` tool, likewise; NatsTool of tests/e2e/case.py skips where there is none."""
+        done = subprocess.run([servers.find_tool(), *argv], capture_output=True, text=True, timeout=bound * SLOW, env=self.nats_env(user),
+                              cwd=self.dir, **({"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}))
+        if check and done.returncode != 0:
+            raise AssertionError("nats %s: exit %d\n%s%s" % (" ".join(argv), done.returncode, done.stdout, done.stderr))
+        return done
+
+    def nats_env(self, user):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("NATS_")}
+        return {**environment, **self.env(user), "HOME": self.dir, "XDG_CONFIG_HOME": os.path.join(self.dir, "xdg")}
+
+    def nats_process(self, name, *argv, user):
+        """The `nats` tool as a process that runs on; its exit code does not matter."""
+        return Process(self, name, [servers.find_tool(), *argv], self.env(user), ordinary_end=False)
+
     # -- the end
 
     def tails(self):
