@@ -27,7 +27,7 @@ class GoPeers(Case):
         self.router = fabric.router(services=[
             fabric.service("echo"), fabric.service("count", replies="stream"),
             fabric.service("plain", workers=[{"id": "micro", "subject": "plain.micro"}])])
-        environment = dict(fabric.nats_env("client"), PEERS_URL="nats://" + fabric.address, PEERS_PASSWORD=PASSWORD)
+        environment = dict(fabric.nats_env("client"), PEERS_URL="nats://" + fabric.address, PEERS_PASSWORD=PASSWORD, PEERS_BOUND="%ds" % (10 * SLOW))
         done = subprocess.run([self.program, "-test.v", "-test.run", "^%s$" % name, "-test.timeout", "%ds" % (60 * SLOW)], cwd=fabric.dir,
                               env=environment, capture_output=True, text=True, timeout=90 * SLOW, stdin=subprocess.DEVNULL)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const bound = 10 * time.Second
+var bound, _ = time.ParseDuration(os.Getenv("PEERS_BOUND"))
 
 // The fabric is tests/e2e/test_go_peers.py's: a server with the contract's permissions and a router. Each party comes as its own user.
 func connect(t *testing.T, user string) *nats.Conn {

@@ -88,6 +88,14 @@ def operator_permissions(prefix=PREFIX, buckets=(BUCKET, SESSIONS)):
     return publish, ["%s.event.>" % prefix, "_INBOX.>"]
 
 
+def reader_permissions(buckets=(BUCKET,)):
+    """Who watches records (`nats kv watch` and `history`): an operator's reading, and consumers of his own."""
+    publish = [subject for b in buckets for subject in (
+        "$JS.API.STREAM.INFO.KV_%s" % b, "$JS.API.DIRECT.GET.KV_%s.>" % b, "$JS.API.CONSUMER.CREATE.KV_%s.>" % b,
+        "$JS.API.CONSUMER.DELETE.KV_%s.>" % b, "$JS.FC.KV_%s.>" % b)]
+    return publish, ["_INBOX.>"]
+
+
 def user(name, permissions=None, password=PASSWORD):
     entry = {"user": name, "password": password}
     if permissions:

@@ -73,8 +73,9 @@ def build_newer():
 
 
 def find_tool():
-    """The `nats` program, or None."""
-    return shutil.which("nats") or go_build(TOOL, "nats")
+    """The `nats` program, or None: the one on the PATH if it is of TOOL's version, else one built here."""
+    there = shutil.which("nats")
+    return there if there and version_of(there) == TOOL.rsplit("@v", 1)[1] else go_build(TOOL, "nats")
 
 
 def find(build=False):
