@@ -27,6 +27,8 @@ static const struct option_row {
     [OPTION_LOG_LEVEL] = {0, "log-level", "LEVEL", "debug, info, warn, error or off; info"},
     [OPTION_VERSION] = {0, "version", NULL, "print the version and exit"},
     [OPTION_HELP] = {'h', "help", NULL, "print this and exit"},
+    [OPTION_HELP_CONFIG] = {0, "help-config", NULL,
+                            "print the reference of the configuration as Markdown and exit"},
 };
 
 static const char *const level_names[] = {
@@ -51,6 +53,7 @@ const char *args_option_name(enum option_id id)
         [OPTION_LOG_LEVEL] = "--log-level",
         [OPTION_VERSION] = "--version",
         [OPTION_HELP] = "--help",
+        [OPTION_HELP_CONFIG] = "--help-config",
     };
 
     return id > OPTION_NONE && id < OPTION_COUNT ? names[id] : "";
@@ -127,7 +130,7 @@ static bool agree(struct args *args, char why[256])
         return false;
     }
     args->show_json = show && strcmp(show, "json") == 0;
-    if (args->value[OPTION_HELP] || args->value[OPTION_VERSION])
+    if (args->value[OPTION_HELP] || args->value[OPTION_HELP_CONFIG] || args->value[OPTION_VERSION])
         return true;
     if (service && args->value[OPTION_CONFIG])
         snprintf(why, 256, "--service is for running without a file: give it or -c, not both");

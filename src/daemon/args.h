@@ -25,6 +25,7 @@ enum option_id {
     OPTION_LOG_LEVEL,
     OPTION_VERSION,
     OPTION_HELP,
+    OPTION_HELP_CONFIG,
     OPTION_COUNT
 };
 
