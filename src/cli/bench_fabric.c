@@ -316,29 +316,6 @@ static pid_t start_candidates_router(const struct fabric *f, const char *program
     return start(f, "router-candidates", argv);
 }
 
-bool fabric_open_candidates(struct fabric *f, const struct fabric_options *o,
-                            void (*serve)(int port, unsigned number))
-{
-    char program[PATH_MAX], subject[64];
-    *f = (struct fabric){.port = -1};
-    if (!find_router(o, program) || !start_server(f, o->nats_server))
-        return false;
-    for (unsigned i = 0; i < FABRIC_CANDIDATES; i++) {
-        f->candidates[i] = start(f, "worker", NULL);
-        if (f->candidates[i] == 0) {
-            serve(f->port, i);
-            _exit(0);
-        }
-    }
-    f->router_off = start_candidates_router(f, program);
-    for (unsigned i = 0; i < FABRIC_CANDIDATES; i++) {
-        snprintf(subject, sizeof(subject), FABRIC_CANDIDATE_REQUESTS "%u", i);
-        if (!await_way(f, "router-candidates", f->router_off, subject, NULL))
-            return false;
-    }
-    return true;
-}
-
 static void end(pid_t *pid, int signum)
 {
     if (*pid <= 0)
@@ -351,6 +328,35 @@ static void end(pid_t *pid, int signum)
         pause_ms(POLL_MS);
     }
     *pid = 0;
+}
+
+bool fabric_open_candidates(struct fabric *f, const struct fabric_options *o)
+{
+    char program[PATH_MAX];
+    *f = (struct fabric){.port = -1};
+    if (!find_router(o, program) || !start_server(f, o->nats_server))
+        return false;
+    f->router_off = start_candidates_router(f, program);
+    return true;
+}
+
+bool fabric_start_candidates(struct fabric *f, void (*serve)(int port, unsigned number))
+{
+    char subject[64];
+    for (unsigned i = 0; i < FABRIC_CANDIDATES; i++) {
+        end(&f->candidates[i], SIGKILL);
+        f->candidates[i] = start(f, "worker", NULL);
+        if (f->candidates[i] == 0) {
+            serve(f->port, i);
+            _exit(0);
+        }
+    }
+    for (unsigned i = 0; i < FABRIC_CANDIDATES; i++) {
+        snprintf(subject, sizeof(subject), FABRIC_CANDIDATE_REQUESTS "%u", i);
+        if (!await_way(f, "router-candidates", f->router_off, subject, NULL))
+            return false;
+    }
+    return true;
 }
 
 /* Removes a directory of ours, `depth` levels deep at most. */

@@ -7,7 +7,9 @@
  *   nats.c       by hand what the protocol asks of an answer: numbered, and marked as the end
  *   nats.c bare  natsConnection_Publish of the payload; answers single replies only
  *
- * The promise is about the first two: what libwaybill adds to what any worker on nats.c must do. */
+ * The promise is about the first two: what libwaybill adds to what any worker on nats.c must do. It
+ * is judged by the median of the rounds' ratios: a busy machine moves all figures of a round alike.
+ * Each round has new processes, since where one lies in memory counts, and another order. */
 #include "cli/bench_workers.h"
 
 #include <nats/nats.h>
@@ -29,9 +31,10 @@ static const unsigned windows[] = {1, 1024};
 
 static const char *const names[FABRIC_CANDIDATES] = {"libwaybill", "nats.c", "nats.c bare"};
 
-struct round {
+struct rounds {
     double cpu_us[FABRIC_CANDIDATES][WINDOWS][ROUNDS_MAX];
     double median[FABRIC_CANDIDATES][WINDOWS];
+    double ratio[FABRIC_CANDIDATES][WINDOWS]; /* of libwaybill to it: the median of the rounds' */
 };
 
 /* ---- the candidates, each in a process of its own ---- */
@@ -130,26 +133,43 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static bool run_rounds(const struct fabric *f, const struct workers_bench *o, struct round *all)
+static double median_of(double *v, int64_t count)
+{
+    qsort(v, (size_t)count, sizeof(*v), compare);
+    return v[count / 2];
+}
+
+static void summarize(struct rounds *all, int64_t rounds)
+{
+    double ratios[ROUNDS_MAX] = {0};
+    for (unsigned w = 0; w < WINDOWS; w++)
+        for (unsigned c = FABRIC_CANDIDATES; c-- > 0;) {
+            for (int64_t i = 0; i < rounds; i++)
+                ratios[i] = all->cpu_us[0][w][i] / all->cpu_us[c][w][i];
+            all->ratio[c][w] = median_of(ratios, rounds);
+            all->median[c][w] = median_of(all->cpu_us[c][w], rounds); /* sorts: ours comes last */
+        }
+}
+
+static bool run_rounds(struct fabric *f, const struct workers_bench *o, struct rounds *all)
 {
     for (int64_t round = -1; round < o->rounds; round++) { /* the first one warms up */
         int64_t at = round < 0 ? 0 : round;
+        if (!fabric_start_candidates(f, serve))
+            return false;
         for (unsigned w = 0; w < WINDOWS; w++)
-            for (unsigned c = 0; c < FABRIC_CANDIDATES; c++)
+            for (unsigned i = 0; i < FABRIC_CANDIDATES; i++) {
+                unsigned c = (unsigned)(round + 1 + i) % FABRIC_CANDIDATES; /* each comes first */
                 if (!measure(f, c, windows[w], round < 0 ? WARM_MS : o->run_ms,
                              &all->cpu_us[c][w][at]))
                     return false;
+            }
     }
-    for (unsigned w = 0; w < WINDOWS; w++)
-        for (unsigned c = 0; c < FABRIC_CANDIDATES; c++) {
-            double *v = all->cpu_us[c][w];
-            qsort(v, (size_t)o->rounds, sizeof(*v), compare);
-            all->median[c][w] = v[o->rounds / 2];
-        }
+    summarize(all, o->rounds);
     return true;
 }
 
-static void show_json(const struct round *all)
+static void show_json(const struct rounds *all)
 {
     struct buf text;
     struct json j;
@@ -163,7 +183,7 @@ static void show_json(const struct round *all)
             json_text(&j, "worker", span_str(names[c]));
             json_int(&j, "window", windows[w]);
             json_double(&j, "cpu_us", all->median[c][w]);
-            json_double(&j, "ratio", all->median[0][w] / all->median[c][w]);
+            json_double(&j, "ratio", all->ratio[c][w]);
             json_end_object(&j);
         }
     json_end_array(&j);
@@ -174,11 +194,11 @@ static void show_json(const struct round *all)
         buf_fini(&text);
 }
 
-static int report(const struct workers_bench *o, const struct round *all)
+static int report(const struct workers_bench *o, const struct rounds *all)
 {
     bool met = true;
     for (unsigned w = 0; w < WINDOWS; w++)
-        met = met && all->median[0][w] <= BAR * all->median[1][w];
+        met = met && all->ratio[1][w] <= BAR;
     if (o->json) {
         show_json(all);
     } else {
@@ -186,7 +206,7 @@ static int report(const struct workers_bench *o, const struct round *all)
         for (unsigned w = 0; w < WINDOWS; w++)
             for (unsigned c = 0; c < FABRIC_CANDIDATES; c++)
                 printf("%-12s %7u %14.2f %17.2fx\n", names[c], windows[w], all->median[c][w],
-                       all->median[0][w] / all->median[c][w]);
+                       all->ratio[c][w]);
         printf("\nat most %.2fx of nats.c: %s\n", BAR, met ? "met" : "NOT MET");
     }
     return o->check && !met ? EXIT_ERROR_ANSWER : EXIT_FINE;
@@ -195,11 +215,11 @@ static int report(const struct workers_bench *o, const struct round *all)
 int bench_workers(const struct workers_bench *o)
 {
     struct fabric f;
-    struct round *all = calloc(1, sizeof(*all));
+    struct rounds *all = calloc(1, sizeof(*all));
     int code = EXIT_NO_LINK;
     if (all == NULL)
         return code;
-    if (fabric_open_candidates(&f, &o->fabric, serve))
+    if (fabric_open_candidates(&f, &o->fabric))
         code = run_rounds(&f, o, all) ? report(o, all) : EXIT_ERROR_ANSWER;
     fabric_close(&f);
     free(all);

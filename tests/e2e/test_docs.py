@@ -30,6 +30,7 @@ NOT_RUN = {
     "deploy/demo.sh": "a test of its own: test_programs",
     "deploy/install-deps.sh": "installs packages, as root",
     "cmake --preset release && cmake --build --preset release": "what it builds is what is tested",
+    "waybill bench --workers --rounds 25 --run-ms 200": "half a minute of both cores; test_bench runs it, shorter",
     "docker build -f deploy/compose/Dockerfile -t waybill .": "tests/containers builds it",
     "docker run -v $PWD/router.json:/etc/waybill/router.json:ro -e NATS_URL waybill": "tests/containers runs the image",
     "docker run --no-healthcheck -e NATS_URL waybill waybill worker --service chat --id w1": "tests/containers runs the image",
