@@ -102,6 +102,7 @@ static int find_router(const struct wb_worker *w, struct span router)
 
 void worker_count_router(struct wb_worker *w, struct wb_task *task, struct span router)
 {
+    CHECK(w->routers != NULL);
     int place = find_router(w, router);
     if (place < 0 || !span_eq_str(router, w->routers[place].id)) {
         if (!name_is_id(router) || (place < 0 && w->router_count == HEARTBEAT_ROUTERS_MAX))
@@ -152,7 +153,7 @@ static struct span router_of(const struct wb_worker *w, const struct wb_task *ta
             return span_of(id, (size_t)(end - id));
     }
     const char *named = task_header(task, H_ROUTER);
-    return named != NULL ? span_str(named) : (struct span){0};
+    return span_str(named != NULL ? named : "");
 }
 
 static void on_request(natsConnection *nc, natsSubscription *sub, natsMsg *message, void *arg)
