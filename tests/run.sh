@@ -2,8 +2,8 @@
 # Builds Waybill and runs every test there is. Ends with the line `N passed, N failed, N skipped`; exit 1 if anything failed.
 #
 #   tests/run.sh                  everything: lint, unit, model and golden tests on three builds, end-to-end tests on each
-#                                 nats-server found (and once under each sanitizer), fuzz targets, schemas, and, with
-#                                 WAYBILL_CONTAINERS=1 and a Docker engine, the projects of deploy/compose
+#                                 nats-server found (and once under each sanitizer), fuzz targets, schemas, and, where
+#                                 there is a Docker engine, the projects of deploy/compose
 #   tests/run.sh --quick          the release build only, the end-to-end tests on one server, no fuzzing, no clang-tidy,
 #                                 no containers
 #   tests/run.sh --only PATTERN   only the tests (ctest, end-to-end, containers) whose name holds PATTERN
@@ -146,13 +146,9 @@ e2e() { # name, arguments of run.py
     counted "e2e-$name" "$PYTHON" tests/e2e/run.py "$@"
 }
 
-# On request for now: building the images takes minutes and the network.
+# Without a Docker engine, or without Debian's mirror, it prints a skip.
 containers() {
     say "containers"
-    if [ -z "${WAYBILL_CONTAINERS:-}" ]; then
-        skip "containers" "set WAYBILL_CONTAINERS=1 to build and run the projects of deploy/compose"
-        return 0
-    fi
     counted containers "$PYTHON" tests/containers/run.py
 }
 

@@ -16,6 +16,14 @@ mono clock_mono(void)
     return (mono){(int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000};
 }
 
+mono clock_mono_coarse(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (mono){(int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000};
+}
+
 wall clock_wall(void)
 {
     struct timespec t;

@@ -20,6 +20,8 @@ typedef struct wall { /* since the Unix epoch */
 #define WALL_TEXT_SIZE 28 /* "2026-01-01T00:00:00.000000Z" and NUL */
 
 mono clock_mono(void);
+/* The same clock, up to 4 ms behind it, for a third of the price. */
+mono clock_mono_coarse(void);
 wall clock_wall(void);
 /* Writes RFC 3339 UTC with microseconds, WALL_TEXT_SIZE - 1 characters and NUL. */
 void wall_format(wall when, char out[WALL_TEXT_SIZE]);

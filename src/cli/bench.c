@@ -22,6 +22,7 @@
 
 #include "cli/bench_fabric.h"
 #include "cli/bench_load.h"
+#include "cli/bench_workers.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "wire/json.h"
@@ -35,7 +36,7 @@ struct bench_args {
     struct common common;
     const char *nats_server, *peer, *router;
     int64_t rounds, run_ms;
-    bool check;
+    bool check, workers;
 };
 static const struct bench_args defaults = {
     .nats_server = "nats-server", .rounds = 5, .run_ms = 1000};
@@ -51,6 +52,8 @@ static const struct option options[] = {
      ROUNDS_MAX},
     {"run-ms", 0, OPTION_INT, ARG(run_ms), "MS", "length of each run (1000)", 10, 600000},
     {"check", 0, OPTION_FLAG, ARG(check), NULL, "fail unless the promised ratios are met", 0, 0},
+    {"workers", 0, OPTION_FLAG, ARG(workers), NULL,
+     "what libwaybill costs a worker, over nats.c alone", 0, 0},
 };
 
 enum way { WAY_DIRECT, WAY_PEER, WAY_ROUTED, WAY_RECORDED, WAY_NAMED, WAY_BOUND, WAY_PUTS, WAYS };
@@ -398,6 +401,11 @@ static int run(const void *args_given, const struct words *rest)
     const struct bench_args *args = args_given;
     const struct fabric_options o = {args->nats_server, args->router, args->peer};
     (void)rest;
+    if (args->workers) {
+        const struct workers_bench w = {o, args->rounds, args->run_ms, args->check,
+                                        args->common.json};
+        return bench_workers(&w);
+    }
     struct bench *b = calloc(1, sizeof(*b));
     if (b == NULL)
         return EXIT_NO_LINK;

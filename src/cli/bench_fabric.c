@@ -289,6 +289,33 @@ bool fabric_open(struct fabric *f, const struct fabric_options *o)
            (o->peer == NULL || await_way(f, "peer", f->peer, BENCH_PEER, NULL));
 }
 
+static pid_t start_candidates_router(const struct fabric *f, const char *program)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/candidates.json", f->dir);
+    FILE *out = fopen(path, "w");
+    if (out == NULL)
+        return -1;
+    fprintf(out,
+            "{\"router\":{\"id\":\"router-candidates\",\"start_wait_ms\":100},\n"
+            " \"nats\":{\"url\":\"nats://127.0.0.1:%d\"},\n"
+            " \"attribution\":{\"write\":\"off\"},\n"
+            " \"services\":[\n",
+            f->port);
+    for (unsigned i = 0; i < FABRIC_CANDIDATES; i++) {
+        fprintf(out, "  {\"name\":\"bench%u\",\"subjects\":[\"" FABRIC_CANDIDATE_REQUESTS "%u\"]",
+                i, i);
+        if (i > 0)
+            fprintf(out,
+                    ",\"workers\":[{\"id\":\"w\",\"subject\":\"" FABRIC_CANDIDATE_SUBJECT "%u\"}]",
+                    i);
+        fprintf(out, "}%s\n", i + 1 < FABRIC_CANDIDATES ? "," : "]}");
+    }
+    fclose(out);
+    char *argv[] = {(char *)(uintptr_t)program, (char[]){"-c"}, path, NULL};
+    return start(f, "router-candidates", argv);
+}
+
 static void end(pid_t *pid, int signum)
 {
     if (*pid <= 0)
@@ -301,6 +328,35 @@ static void end(pid_t *pid, int signum)
         pause_ms(POLL_MS);
     }
     *pid = 0;
+}
+
+bool fabric_open_candidates(struct fabric *f, const struct fabric_options *o)
+{
+    char program[PATH_MAX];
+    *f = (struct fabric){.port = -1};
+    if (!find_router(o, program) || !start_server(f, o->nats_server))
+        return false;
+    f->router_off = start_candidates_router(f, program);
+    return true;
+}
+
+bool fabric_start_candidates(struct fabric *f, void (*serve)(int port, unsigned number))
+{
+    char subject[64];
+    for (unsigned i = 0; i < FABRIC_CANDIDATES; i++) {
+        end(&f->candidates[i], SIGKILL);
+        f->candidates[i] = start(f, "worker", NULL);
+        if (f->candidates[i] == 0) {
+            serve(f->port, i);
+            _exit(0);
+        }
+    }
+    for (unsigned i = 0; i < FABRIC_CANDIDATES; i++) {
+        snprintf(subject, sizeof(subject), FABRIC_CANDIDATE_REQUESTS "%u", i);
+        if (!await_way(f, "router-candidates", f->router_off, subject, NULL))
+            return false;
+    }
+    return true;
 }
 
 /* Removes a directory of ours, `depth` levels deep at most. */
@@ -328,6 +384,8 @@ void fabric_close(struct fabric *f)
     end(&f->peer, SIGTERM);
     end(&f->workers[0], SIGKILL);
     end(&f->workers[1], SIGKILL);
+    for (unsigned i = 0; i < FABRIC_CANDIDATES; i++)
+        end(&f->candidates[i], SIGKILL);
     end(&f->server, SIGKILL);
     if (f->dir[0] != '\0')
         remove_tree(f->dir, 10);

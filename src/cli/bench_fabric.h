@@ -14,15 +14,28 @@ struct fabric_options {
     const char *peer;        /* shell command, or NULL */
 };
 
+/* Workers that are compared; their number is appended to both subjects: where clients ask, and
+ * where the static ones listen. */
+#define FABRIC_CANDIDATES 3
+#define FABRIC_CANDIDATE_REQUESTS "bench.candidate."
+#define FABRIC_CANDIDATE_SUBJECT "bench.responder."
+
 struct fabric {
     char dir[64];
     int port;
     pid_t server, router_off, router_on, router_sessions, peer, workers[2]; /* 0: not running */
+    pid_t candidates[FABRIC_CANDIDATES];
 };
 
 /* Starts all and waits until a request goes through each and BENCH_SESSIONS are bound. False: it
  * has said why on stderr; fabric_close is due all the same. */
 bool fabric_open(struct fabric *fabric, const struct fabric_options *options);
+/* Starts a server and a router, for candidates. The same otherwise. */
+bool fabric_open_candidates(struct fabric *fabric, const struct fabric_options *options);
+/* One process for each candidate, in place of those before, and waits for their first answers. Each
+ * calls serve(port, number) and must not return from it: number 0 sends heartbeats as worker w of
+ * service bench0, the others are static. */
+bool fabric_start_candidates(struct fabric *fabric, void (*serve)(int port, unsigned number));
 void fabric_close(struct fabric *fabric);
 /* Waits until the recording router has no record left to write; false: not within timeout_ms, or
  * records were lost. */

@@ -1,7 +1,5 @@
 #include "client/message.h"
 
-#include <stdio.h>
-
 #include "wire/subject.h"
 
 wb_status message_status(natsStatus status)
@@ -75,11 +73,22 @@ wb_status message_set(natsMsg *message, struct span name, const char *value)
     return message_status(natsMsgHeader_Set(message, name.ptr, value)); /* our names are literals */
 }
 
+wb_status message_set_literal(natsMsg *message, struct span name, const char *value)
+{
+    return message_status(natsMsgHeader_Set(message, name.ptr, value));
+}
+
 wb_status message_set_int(natsMsg *message, struct span name, int64_t value)
 {
-    char text[24];
-    snprintf(text, sizeof(text), "%lld", (long long)value);
-    return message_set(message, name, text);
+    char text[24], *at = text + sizeof(text); /* snprintf would cost a tenth of an answer */
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    *--at = '\0';
+    do
+        *--at = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (value < 0)
+        *--at = '-';
+    return message_set_literal(message, name, at);
 }
 
 const char *message_get(const natsMsg *message, struct span name)
@@ -92,8 +101,12 @@ const char *message_get(const natsMsg *message, struct span name)
 
 int64_t message_get_int(const natsMsg *message, struct span name, int64_t absent)
 {
+    return message_number(message_get(message, name), absent);
+}
+
+int64_t message_number(const char *value, int64_t absent)
+{
     unsigned long long n;
-    const char *value = message_get(message, name);
     return value != NULL && span_to_u64(span_str(value), &n) ? (int64_t)n : absent;
 }
 

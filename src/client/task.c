@@ -7,9 +7,13 @@
  * the service is one of single replies or of streams is the router's affair, and it strips the
  * mark.
  *
+ * The request's headers are parsed when somebody asks for one: nats.c makes a table of them then,
+ * which costs as much as all the rest. A task's memory is kept for the next one.
+ *
  * It does not order calls from several threads on one task: the header forbids them. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "client/message.h"
@@ -17,18 +21,47 @@
 #include "wire/headers.h"
 
 #define ERROR_TEXT_MAX 512
+#define SPARES_MAX 1024
+
+/* Under the lock. Its message and its hold on the worker are gone already. */
+static void keep_spare(struct wb_worker *w, struct wb_task *task)
+{
+    task->magic = 0;
+    if (w->spare_count == SPARES_MAX) {
+        free(task);
+        return;
+    }
+    task->next = w->spares;
+    w->spares = task;
+    w->spare_count++;
+}
+
+void task_free_spares(struct wb_worker *w)
+{
+    for (struct wb_task *next; w->spares != NULL; w->spares = next) {
+        next = w->spares->next;
+        free(w->spares);
+    }
+}
 
 struct wb_task *task_create(struct wb_worker *w, natsMsg *message)
 {
-    struct wb_task *task = calloc(1, sizeof(*task));
+    struct wb_task *task = w->spares;
+    if (task != NULL) {
+        w->spares = task->next;
+        w->spare_count--;
+    } else {
+        task = malloc(sizeof(*task));
+    }
     if (task == NULL)
         return NULL;
+    memset(task, 0, sizeof(*task));
     MAGIC_SET(task, TASK_MAGIC);
     task->worker = w;
     task->message = message;
     task->reply = natsMsg_GetReply(message);
     task->router = -1;
-    task->received = clock_mono();
+    task->received = clock_mono_coarse();
     atomic_init(&task->refs, 1);
     atomic_fetch_add(&w->refs, 1);
     return task;
@@ -40,26 +73,45 @@ void task_release(struct wb_task *task)
         return;
     struct wb_worker *w = task->worker;
     natsMsg_Destroy(task->message);
-    task->magic = 0;
-    free(task);
+    pthread_mutex_lock(&w->lock);
+    keep_spare(w, task);
+    pthread_mutex_unlock(&w->lock);
     worker_release(w);
+}
+
+const char *task_header(const struct wb_task *task, struct span name)
+{
+    if (atomic_load(&task->parsed))
+        return message_get(task->message, name);
+    struct wb_task *t = (struct wb_task *)(uintptr_t)task; /* what it holds does not change */
+    pthread_mutex_lock(&t->worker->parsing);
+    const char *value = message_get(t->message, name);
+    atomic_store(&t->parsed, true);
+    pthread_mutex_unlock(&t->worker->parsing);
+    return value;
+}
+
+static int64_t task_number(const struct wb_task *task, struct span name, int64_t absent)
+{
+    return message_number(task_header(task, name), absent);
 }
 
 static void finish(struct wb_task *task)
 {
     struct wb_worker *w = task->worker;
+    natsMsg *message = task->message;
     pthread_mutex_lock(&w->lock);
     worker_unlist(w, task);
+    bool alone = atomic_load(&task->refs) == 1; /* off the list no cancel finds it any more */
+    if (alone)
+        keep_spare(w, task);
     pthread_mutex_unlock(&w->lock);
-    task_release(task);
-}
-
-static bool is_stopped(struct wb_worker *w)
-{
-    pthread_mutex_lock(&w->lock);
-    bool stopped = w->state == WORKER_STOPPED;
-    pthread_mutex_unlock(&w->lock);
-    return stopped;
+    if (alone) {
+        natsMsg_Destroy(message);
+        worker_release(w);
+    } else {
+        task_release(task);
+    }
 }
 
 /* *out NULL with WB_OK: nobody waits for the answer. */
@@ -67,7 +119,7 @@ static wb_status begin(wb_task *task, const void *data, size_t len, natsMsg **ou
 {
     MAGIC_CHECK(task, TASK_MAGIC);
     *out = NULL;
-    if (is_stopped(task->worker))
+    if (atomic_load(&task->worker->stopped))
         return WB_CLOSED;
     if (len > INT32_MAX)
         return WB_TOO_LARGE;
@@ -95,7 +147,7 @@ static wb_status send_numbered(wb_task *task, const void *data, size_t len,
     if (s == WB_OK)
         s = message_set_int(message, H_SEQ, task->sent + 1);
     if (s == WB_OK && mark)
-        s = message_set(message, H_END, "true");
+        s = message_set_literal(message, H_END, "true");
     if (s != WB_OK) {
         natsMsg_Destroy(message);
         return s;
@@ -112,7 +164,7 @@ wb_status wb_task_progress(wb_task *task)
     wb_status s = begin(task, NULL, 0, &message);
     if (s != WB_OK || message == NULL)
         return s;
-    s = message_set(message, H_PROGRESS, "true");
+    s = message_set_literal(message, H_PROGRESS, "true");
     if (s == WB_OK)
         return publish(task, message);
     natsMsg_Destroy(message);
@@ -186,13 +238,13 @@ void wb_task_skip(wb_task *task)
 
 const char *wb_task_request_id(const wb_task *task)
 {
-    const char *id = message_get(task->message, H_REQUEST_ID);
+    const char *id = task_header(task, H_REQUEST_ID);
     return id != NULL ? id : "";
 }
 
 const char *wb_task_subject(const wb_task *task)
 {
-    const char *subject = message_get(task->message, H_SUBJECT);
+    const char *subject = task_header(task, H_SUBJECT);
     return subject != NULL ? subject : natsMsg_GetSubject(task->message);
 }
 
@@ -204,22 +256,22 @@ const void *wb_task_data(const wb_task *task, size_t *len)
 
 int64_t wb_task_attempt(const wb_task *task)
 {
-    return message_get_int(task->message, H_ATTEMPT, 1);
+    return task_number(task, H_ATTEMPT, 1);
 }
 
 int64_t wb_task_rank(const wb_task *task)
 {
-    return message_get_int(task->message, H_RANK, -1);
+    return task_number(task, H_RANK, -1);
 }
 
 int64_t wb_task_resume_from(const wb_task *task)
 {
-    return message_get_int(task->message, H_RESUME_FROM, 0);
+    return task_number(task, H_RESUME_FROM, 0);
 }
 
 int64_t wb_task_deadline_ms(const wb_task *task)
 {
-    return message_get_int(task->message, H_DEADLINE_MS, -1);
+    return task_number(task, H_DEADLINE_MS, -1);
 }
 
 int64_t wb_task_left_ms(const wb_task *task)
@@ -231,7 +283,7 @@ int64_t wb_task_left_ms(const wb_task *task)
 
 const char *wb_task_header(const wb_task *task, const char *name)
 {
-    return message_get(task->message, span_str(name));
+    return task_header(task, span_str(name));
 }
 
 bool wb_task_cancelled(const wb_task *task)

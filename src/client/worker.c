@@ -1,9 +1,10 @@
 /* libwaybill's worker: its subscriptions, its list of open tasks, its life.
  *
  * States: new -> ready <-> busy -> draining -> stopped; drain and stop go forward only. One lock
- * guards state, list and counts; it is never held while nats.c or a callback of the owner is
- * called; another one keeps heartbeats in their order. Threads: nats.c's (one per subscription:
- * requests, cancels, announces), the heartbeat thread, and any that the owner finishes tasks from.
+ * guards state, list and counts; it is never held while nats.c (but for a message's parts) or a
+ * callback of the owner is called; another one keeps heartbeats in their order. Threads: nats.c's
+ * (one per subscription: requests, cancels, announces), the heartbeat thread, and any that the
+ * owner finishes tasks from.
  *
  * Life of memory: the owner, each live subscription and each open task hold a reference; the last
  * one frees. A subscription's is given back only in its on-complete callback, because nats.c may be
@@ -14,7 +15,9 @@
  * serves what had arrived, and only then says `leaving`.
  *
  * It does not hold requests back at its capacity: routers count, and the owner may refuse. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/check.h"
@@ -44,6 +47,7 @@ static void sync_init(struct wb_worker *w)
     pthread_condattr_t attributes;
     pthread_mutex_init(&w->telling, NULL);
     pthread_mutex_init(&w->lock, NULL);
+    pthread_mutex_init(&w->parsing, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&w->changed, &attributes);
@@ -55,6 +59,7 @@ static void sync_fini(struct wb_worker *w)
 {
     pthread_cond_destroy(&w->due);
     pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->parsing);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->telling);
 }
@@ -71,6 +76,7 @@ void worker_release(struct wb_worker *w)
     if (atomic_fetch_sub(&w->refs, 1) != 1)
         return;
     sync_fini(w);
+    task_free_spares(w);
     free_adapters(w->adapters, w->adapter_count);
     free(w->routers);
     free(w->service);
@@ -81,26 +87,30 @@ void worker_release(struct wb_worker *w)
     free(w);
 }
 
-void worker_count_router(struct wb_worker *w, struct wb_task *task, const char *router)
+/* Where the router is counted, perhaps a free place; -1: nowhere. */
+static int find_router(const struct wb_worker *w, struct span router)
 {
-    if (router == NULL || !name_is_id(span_str(router)))
-        return;
-    int place = -1;
+    int free_place = -1;
     for (unsigned i = 0; i < w->router_count; i++) {
-        if (strcmp(w->routers[i].id, router) == 0) {
-            place = (int)i;
-            break;
-        }
+        if (span_eq_str(router, w->routers[i].id))
+            return (int)i;
         if (w->routers[i].count == 0)
-            place = (int)i;
+            free_place = (int)i;
     }
-    if (place < 0) {
-        if (w->router_count == HEARTBEAT_ROUTERS_MAX)
+    return free_place;
+}
+
+void worker_count_router(struct wb_worker *w, struct wb_task *task, struct span router)
+{
+    CHECK(w->routers != NULL);
+    int place = find_router(w, router);
+    if (place < 0 || !span_eq_str(router, w->routers[place].id)) {
+        if (!name_is_id(router) || (place < 0 && w->router_count == HEARTBEAT_ROUTERS_MAX))
             return; /* still in `inflight` */
-        place = (int)w->router_count++;
-    }
-    if (strcmp(w->routers[place].id, router) != 0) {
-        memcpy(w->routers[place].id, router, strlen(router) + 1);
+        if (place < 0)
+            place = (int)w->router_count++;
+        memcpy(w->routers[place].id, router.ptr, router.len);
+        w->routers[place].id[router.len] = '\0';
         if (w->routers[place].told > 0)
             w->routers[place].told = NOTHING_TOLD; /* that was another's */
     }
@@ -115,7 +125,7 @@ static void list(struct wb_worker *w, struct wb_task *task)
         w->tasks->previous = task;
     w->tasks = task;
     w->inflight++;
-    w->last_request = clock_mono();
+    w->last_request = task->received;
     heartbeats_load(w);
 }
 
@@ -134,23 +144,35 @@ void worker_unlist(struct wb_worker *w, struct wb_task *task)
     pthread_cond_broadcast(&w->changed);
 }
 
+/* Which router the task is from: its reply subject says it, and the header where there is none. */
+static struct span router_of(const struct wb_worker *w, const struct wb_task *task)
+{
+    if (task->reply != NULL && strncmp(task->reply, w->reply_prefix, w->reply_prefix_len) == 0) {
+        const char *id = task->reply + w->reply_prefix_len, *end = strchr(id, '.');
+        if (end != NULL)
+            return span_of(id, (size_t)(end - id));
+    }
+    const char *named = task_header(task, H_ROUTER);
+    return span_str(named != NULL ? named : "");
+}
+
 static void on_request(natsConnection *nc, natsSubscription *sub, natsMsg *message, void *arg)
 {
     (void)nc, (void)sub;
     struct wb_worker *w = arg;
     MAGIC_CHECK(w, WORKER_MAGIC);
+    pthread_mutex_lock(&w->lock);
+    bool full = w->inflight >= w->options.tasks_max;
     struct wb_task *task = task_create(w, message);
+    if (task != NULL) {
+        list(w, task);
+        worker_count_router(w, task, router_of(w, task));
+    }
+    pthread_mutex_unlock(&w->lock);
     if (task == NULL) {
         natsMsg_Destroy(message);
         return;
     }
-    /* this first look makes nats.c parse the headers, before other threads can see the task */
-    const char *router = message_get(message, H_ROUTER);
-    pthread_mutex_lock(&w->lock);
-    bool full = w->inflight >= w->options.tasks_max;
-    list(w, task);
-    worker_count_router(w, task, router);
-    pthread_mutex_unlock(&w->lock);
     if (full) {
         wb_status s = wb_task_refuse(task, 429, FULL_RETRY_AFTER_MS);
         (void)s; /* unheard, the router's own clock decides */
@@ -256,6 +278,8 @@ static void fill_options(struct wb_worker *w, const wb_worker_options *o)
     subject_worker(w->subject, prefix, service, id);
     subject_worker_cancel(w->cancel_subject, prefix, service, id);
     subject_heartbeat(w->heartbeat_subject, prefix, service, id);
+    w->reply_prefix_len = (size_t)snprintf(w->reply_prefix, sizeof(w->reply_prefix),
+                                           "%s.reply.%s.%s.", w->prefix, w->service, w->id);
     subject_join(w->announce_subject, prefix, "announce");
 }
 
@@ -442,6 +466,7 @@ void wb_worker_stop(wb_worker *w)
     pthread_mutex_lock(&w->lock);
     enum worker_state before = w->state;
     w->state = WORKER_STOPPED;
+    atomic_store(&w->stopped, true);
     pthread_cond_broadcast(&w->changed);
     pthread_cond_signal(&w->due);
     pthread_mutex_unlock(&w->lock);

@@ -20,12 +20,14 @@ struct worker_router { /* how many open tasks a router has here */
 struct wb_task {
     uint32_t magic;
     struct wb_worker *worker;
-    struct wb_task *previous, *next; /* the worker's list; under its lock */
+    struct wb_task *previous,
+        *next; /* the worker's list, or its spares by `next`; under its lock */
     natsMsg *message;
     const char *reply; /* NULL: the answer has nowhere to go */
     int64_t sent;      /* the number of the last message of the stream */
     int router;        /* its place in worker->routers, -1: none */
     mono received;
+    atomic_bool parsed; /* nats.c has parsed the message's headers */
     atomic_bool cancelled;
     atomic_int refs;
     void *user;
@@ -40,15 +42,22 @@ struct wb_worker {
     wb_worker_options options; /* numbers and callbacks; its texts are not used */
     char subject[WB_SUBJECT_MAX + 1], cancel_subject[WB_SUBJECT_MAX + 1];
     char announce_subject[WB_SUBJECT_MAX + 1], heartbeat_subject[WB_SUBJECT_MAX + 1];
+    char reply_prefix[WB_SUBJECT_MAX + 1]; /* of its reply subjects; router and token follow */
+    size_t reply_prefix_len;
 
     /* Held while a heartbeat is made and published, so that they leave in the order of what they
      * tell. Taken before `lock`. */
     pthread_mutex_t telling;
+    pthread_mutex_t
+        parsing; /* nats.c parses headers at the first look: one at a time. Taken after `lock` */
     pthread_mutex_t lock;   /* guards all below */
     pthread_cond_t changed; /* drain waits here, */
     pthread_cond_t due;     /* and here the heartbeat thread */
     enum worker_state state;
+    atomic_bool stopped; /* state is WORKER_STOPPED; read without the lock */
     struct wb_task *tasks;
+    struct wb_task *spares; /* tasks that have ended, for the next ones */
+    unsigned spare_count;
     uint32_t inflight;
     struct worker_router *routers; /* HEARTBEAT_ROUTERS_MAX places, those of count 0 free */
     unsigned router_count;         /* places ever used */
@@ -70,7 +79,7 @@ struct wb_worker {
 
 void worker_release(struct wb_worker *worker);
 /* Under the lock. */
-void worker_count_router(struct wb_worker *worker, struct wb_task *task, const char *router);
+void worker_count_router(struct wb_worker *worker, struct wb_task *task, struct span router);
 void worker_unlist(struct wb_worker *worker, struct wb_task *task);
 /* On one of its conditions. False: the time has come. */
 bool worker_wait(struct wb_worker *worker, pthread_cond_t *condition, mono until);
@@ -84,8 +93,11 @@ void heartbeats_now(struct wb_worker *worker);
 /* Under the lock. A task came or went: a store, and the first in a window wakes the thread. */
 void heartbeats_load(struct wb_worker *worker);
 
-struct wb_task *task_create(struct wb_worker *worker,
-                            natsMsg *message); /* owns the message if it succeeds */
+/* Under the lock. Owns the message if it succeeds; NULL: no memory. */
+struct wb_task *task_create(struct wb_worker *worker, natsMsg *message);
 void task_release(struct wb_task *task);
+void task_free_spares(struct wb_worker *worker); /* nobody else holds the worker any more */
+/* Of the request; from any thread. NULL: none. Lives in the message. */
+const char *task_header(const struct wb_task *task, struct span name);
 
 #endif

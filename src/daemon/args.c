@@ -29,6 +29,8 @@ const struct option_row args_rows[OPTION_COUNT] = {
                          "man bash zsh fish"},
     [OPTION_VERSION] = {0, "version", NULL, "print the version and exit"},
     [OPTION_HELP] = {'h', "help", NULL, "print this and exit"},
+    [OPTION_HELP_CONFIG] = {0, "help-config", NULL,
+                            "print the reference of the configuration as Markdown and exit"},
 };
 
 static const char *const level_names[] = {
@@ -54,6 +56,7 @@ const char *args_option_name(enum option_id id)
         [OPTION_GENERATE] = "--generate",
         [OPTION_VERSION] = "--version",
         [OPTION_HELP] = "--help",
+        [OPTION_HELP_CONFIG] = "--help-config",
     };
 
     return id > OPTION_NONE && id < OPTION_COUNT ? names[id] : "";
@@ -130,7 +133,8 @@ static bool agree(struct args *args, char why[256])
         return false;
     }
     args->show_json = show && strcmp(show, "json") == 0;
-    if (args->value[OPTION_HELP] || args->value[OPTION_VERSION] || args->value[OPTION_GENERATE])
+    if (args->value[OPTION_HELP] || args->value[OPTION_HELP_CONFIG] ||
+        args->value[OPTION_VERSION] || args->value[OPTION_GENERATE])
         return true;
     if (service && args->value[OPTION_CONFIG])
         snprintf(why, 256, "--service is for running without a file: give it or -c, not both");

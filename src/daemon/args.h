@@ -27,6 +27,7 @@ enum option_id {
     OPTION_GENERATE,
     OPTION_VERSION,
     OPTION_HELP,
+    OPTION_HELP_CONFIG,
     OPTION_COUNT
 };
 

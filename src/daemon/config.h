@@ -90,6 +90,8 @@ void config_key_siblings(enum config_scope scope, const char *prefix, char *out,
 void config_key_expected(const struct config_key *key, char *out, size_t size);
 const char *config_form_text(enum config_form form);
 void config_table_help(FILE *out);
+/* The same as a page of Markdown: deploy/config.md, which a test compares. */
+void config_reference(FILE *out);
 
 /* ---- values ---- */
 

@@ -33,6 +33,20 @@ static void warn_inert(const char *path)
     log_write(LOG_WARN, "config: %s is accepted, but nothing follows it in this version", path);
 }
 
+/* What needs no configuration. False: nothing of it was asked for. */
+static bool tell(const struct args *args)
+{
+    if (args->value[OPTION_HELP])
+        args_help(stdout);
+    else if (args->value[OPTION_HELP_CONFIG])
+        config_reference(stdout);
+    else if (args->value[OPTION_VERSION])
+        puts("waybilld " WB_VERSION);
+    else
+        return false;
+    return true;
+}
+
 /* True: go on. False: *code is how the process ends. */
 static bool configure(struct daemon *d, int argc, char **argv, int *code)
 {
@@ -53,11 +67,7 @@ static bool configure(struct daemon *d, int argc, char **argv, int *code)
             fputs("waybilld: --generate: expected man, bash, zsh or fish\n", stderr);
         return false;
     }
-    if (d->args.value[OPTION_HELP] || d->args.value[OPTION_VERSION]) {
-        if (d->args.value[OPTION_HELP])
-            args_help(stdout);
-        else
-            puts("waybilld " WB_VERSION);
+    if (tell(&d->args)) {
         *code = EXIT_FINE;
         return false;
     }

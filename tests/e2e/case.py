@@ -6,7 +6,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from support import cluster  # noqa: E402
+from support import cluster, servers  # noqa: E402
 from support.bucket import Bucket  # noqa: E402,F401
 from support.cluster import BUCKET, PREFIX, SLOW, Fabric  # noqa: E402,F401
 from support.waiting import stays, wait_for  # noqa: E402,F401
@@ -124,3 +124,12 @@ class Case(unittest.TestCase):
             entries = self.fabric.known(router, next(iter(self.fabric.services))).values()
             return all(entry["occupancy"] == 0 for entry in entries)
         wait_for(rest, 5 * SLOW, lambda: "rest: %r" % self.fabric.show_workers(router))
+
+
+class NatsTool(Case):
+    """With the `nats` tool, which must be there or be built; the output that a test reads is the tool's of version 0.5."""
+
+    @classmethod
+    def setUpClass(cls):
+        if servers.find_tool() is None:
+            raise unittest.SkipTest("there is no nats tool and no Go to build it")

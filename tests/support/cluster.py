@@ -88,6 +88,14 @@ def operator_permissions(prefix=PREFIX, buckets=(BUCKET, SESSIONS)):
     return publish, ["%s.event.>" % prefix, "_INBOX.>"]
 
 
+def reader_permissions(buckets=(BUCKET,)):
+    """Who watches records (`nats kv watch` and `history`): an operator's reading, and consumers of his own."""
+    publish = [subject for b in buckets for subject in (
+        "$JS.API.STREAM.INFO.KV_%s" % b, "$JS.API.DIRECT.GET.KV_%s.>" % b, "$JS.API.CONSUMER.CREATE.KV_%s.>" % b,
+        "$JS.API.CONSUMER.DELETE.KV_%s.>" % b, "$JS.FC.KV_%s.>" % b)]
+    return publish, ["_INBOX.>"]
+
+
 def user(name, permissions=None, password=PASSWORD):
     entry = {"user": name, "password": password}
     if permissions:
@@ -419,6 +427,22 @@ class Fabric:
         if check and done.returncode != 0:
             raise AssertionError("waybill %s: exit %d\n%s%s" % (" ".join(argv), done.returncode, done.stdout, done.stderr))
         return done
+
+    def nats(self, *argv, user="client", bound=30.0, stdin=None, check=True):
+        """The `nats` tool, likewise; NatsTool of tests/e2e/case.py skips where there is none."""
+        done = subprocess.run([servers.find_tool(), *argv], capture_output=True, text=True, timeout=bound * SLOW, env=self.nats_env(user),
+                              cwd=self.dir, **({"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}))
+        if check and done.returncode != 0:
+            raise AssertionError("nats %s: exit %d\n%s%s" % (" ".join(argv), done.returncode, done.stdout, done.stderr))
+        return done
+
+    def nats_env(self, user):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("NATS_")}
+        return {**environment, **self.env(user), "HOME": self.dir, "XDG_CONFIG_HOME": os.path.join(self.dir, "xdg")}
+
+    def nats_process(self, name, *argv, user):
+        """The `nats` tool as a process that runs on; its exit code does not matter."""
+        return Process(self, name, [servers.find_tool(), *argv], self.env(user), ordinary_end=False)
 
     # -- the end
 

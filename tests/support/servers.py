@@ -1,8 +1,11 @@
 """Which nats-server programs there are. Every end-to-end test runs on each of them."""
+import contextlib
+import fcntl
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NEWER = "github.com/nats-io/nats-server/v2@v2.15.2"
@@ -19,18 +22,50 @@ def version_of(path):
     return match.group(1) if match else None
 
 
+def go():
+    """The Go tool, or None."""
+    return shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local/go/bin/go") else None)
+
+
+@contextlib.contextmanager
+def alone_in_gobin():
+    """One process at a time builds there."""
+    os.makedirs(GOBIN, exist_ok=True)
+    with open(os.path.join(GOBIN, ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def go_build(module, name):
     """build/gobin/<name>, built if it is not there and Go is present and can; else None. Never fails the caller."""
-    go = shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local/go/bin/go") else None)
     target = os.path.join(GOBIN, name)
     if os.path.exists(target):
         return target
-    if not go:
+    if not go():
         return None
-    os.makedirs(GOBIN, exist_ok=True)
-    env = dict(os.environ, GOBIN=GOBIN)
-    done = subprocess.run([go, "install", module], env=env, capture_output=True, text=True, cwd="/")
-    return target if done.returncode == 0 and os.path.exists(target) else None
+    with alone_in_gobin(), tempfile.TemporaryDirectory(dir=GOBIN) as place:
+        if not os.path.exists(target):
+            done = subprocess.run([go(), "install", module], env=dict(os.environ, GOBIN=place), capture_output=True, text=True, cwd="/")
+            made = os.path.join(place, name)
+            if done.returncode != 0 or not os.path.exists(made):
+                return None
+            os.rename(made, target)
+    return target
+
+
+def go_program(folder, name, *verb):
+    """(build/gobin/<name>, "") from the Go module in `folder`; (None, why) where there is no Go or its modules can't be had. Does not compile: AssertionError."""
+    if not go():
+        return None, "there is no Go"
+    with alone_in_gobin():
+        had = subprocess.run([go(), "mod", "download"], capture_output=True, text=True, cwd=folder)
+        if had.returncode != 0:
+            return None, "the modules of %s can't be had: %s" % (name, had.stderr.strip()[-300:])
+        target = os.path.join(GOBIN, name)
+        done = subprocess.run([go(), *(verb or ("build",)), "-o", target, "."], capture_output=True, text=True, cwd=folder)
+        if done.returncode != 0:
+            raise AssertionError("%s does not build\n%s%s" % (folder, done.stdout, done.stderr))
+    return target, ""
 
 
 def build_newer():
@@ -38,8 +73,9 @@ def build_newer():
 
 
 def find_tool():
-    """The `nats` program, or None."""
-    return shutil.which("nats") or go_build(TOOL, "nats")
+    """The `nats` program, or None: the one on the PATH if it is of TOOL's version, else one built here."""
+    there = shutil.which("nats")
+    return there if there and version_of(there) == TOOL.rsplit("@v", 1)[1] else go_build(TOOL, "nats")
 
 
 def find(build=False):

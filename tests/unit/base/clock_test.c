@@ -29,6 +29,15 @@ START_TEST(known_times_are_written_and_read)
 }
 END_TEST
 
+START_TEST(the_coarse_clock_is_a_little_behind)
+{
+    mono before = clock_mono(), coarse = clock_mono_coarse(), after = clock_mono();
+
+    ck_assert(!mono_before(after, coarse));
+    ck_assert_int_lt(mono_diff_us(before, coarse), 20000);
+}
+END_TEST
+
 START_TEST(times_that_do_not_fit_are_cut)
 {
     char out[WALL_TEXT_SIZE];
@@ -114,5 +123,6 @@ START_TEST(monotonic_sums_saturate)
 }
 END_TEST
 
-RUN_SUITE("clock", known_times_are_written_and_read, times_that_do_not_fit_are_cut,
-          other_texts_are_refused, threads_format_without_mixing, monotonic_sums_saturate)
+RUN_SUITE("clock", known_times_are_written_and_read, the_coarse_clock_is_a_little_behind,
+          times_that_do_not_fit_are_cut, other_texts_are_refused, threads_format_without_mixing,
+          monotonic_sums_saturate)

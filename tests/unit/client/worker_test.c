@@ -382,6 +382,44 @@ static void *answer_held(void *arg)
     return NULL;
 }
 
+static int read_so_far;
+
+static void on_read(void *arg, wb_task *task)
+{
+    (void)arg;
+    ck_assert_str_eq(wb_task_request_id(task), "many");
+    ck_assert_int_eq(wb_task_attempt(task), 2);
+    wb_task_drop(task);
+    pthread_mutex_lock(&lock);
+    read_so_far++;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Both the owner and a cancel make nats.c parse a request's headers, each in a thread of its own.
+ */
+START_TEST(headers_are_read_while_cancels_look_for_their_task)
+{
+    enum { MANY = 2000 };
+    wb_worker *w = worker_with(on_read);
+    for (int i = 0; i < MANY; i++) {
+        natsMsg *m = NULL;
+        request("many");
+        ck_assert_int_eq(natsMsg_Create(&m, "waybill.worker.s.w.cancel", NULL, NULL, 0), NATS_OK);
+        natsMsgHeader_Set(m, "Waybill-Request-Id", "many");
+        natsMsgHeader_Set(m, "Waybill-Attempt", "2");
+        ck_assert_int_eq(natsConnection_PublishMsg(nc, m), NATS_OK);
+        natsMsg_Destroy(m);
+    }
+    pthread_mutex_lock(&lock);
+    while (read_so_far < MANY)
+        pthread_cond_wait(&changed, &lock); /* the case's own timeout is the bound */
+    pthread_mutex_unlock(&lock);
+    wb_worker_stop(w);
+    wb_worker_destroy(w);
+}
+END_TEST
+
 START_TEST(the_time_left_runs)
 {
     wb_worker *w = worker_with(on_keep);
@@ -485,6 +523,7 @@ int main(void)
         no_load_is_told_between_where_the_window_is_the_interval,
         after_an_announce_the_next_heartbeat_tells_all_even_if_it_is_for_the_load,
         a_cancel_finds_its_attempt_only,
+        headers_are_read_while_cancels_look_for_their_task,
         the_time_left_runs,
         drain_says_draining_finishes_and_leaves_last,
         a_task_outlives_its_worker_and_says_closed,
