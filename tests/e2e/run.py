@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs the end-to-end tests: every module of this folder, on every nats-server found, two classes at a time.
+"""Runs the end-to-end tests: every module of this folder, on every nats-server found, twice as many classes at a time as there are cores.
 
     run.py [--server PATH]... [--bin DIR] [--jobs N] [--slow] [--only PATTERN] [--summary FILE] [--list]
 
@@ -101,7 +101,7 @@ def main():
     parser.add_argument("--server", action="append", help="a nats-server program; default: all that are found")
     parser.add_argument("--first-server", action="store_true", help="only the oldest server found")
     parser.add_argument("--bin", help="where waybilld and waybill are; default build/release/bin")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=min(8, 2 * (os.cpu_count() or 1)), help="classes at a time; most of their time is waiting")
     parser.add_argument("--slow", action="store_true", help="the programs carry sanitizers: longer bounds")
     parser.add_argument("--only", help="tests whose module.class.name holds this (wildcards allowed)")
     parser.add_argument("--summary", help="write passed, failed and skipped into this file as JSON")

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import random
 import socket
 import subprocess
 import tempfile
@@ -40,9 +41,16 @@ def server_binary():
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below the range that the kernel takes the ports of outgoing connections from: one of those could take it first."""
+    for _ in range(100):
+        port = random.randrange(20000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise RuntimeError("no free port")
 
 
 # -- permissions -----------------------------------------------------------------------------------------------------

@@ -17,22 +17,12 @@
 #include <unistd.h>
 
 #include "base/span.h"
+#include "support/free_port.h"
 
 #define BOUND_MS 10000
 
 static pid_t server;
 static natsConnection *nc; /* shared by both sides of a test */
-
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0);
-    ck_assert(getsockname(fd, (struct sockaddr *)&at, &len) == 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
 
 static void fixture_setup(void)
 {

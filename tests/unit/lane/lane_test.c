@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "lane/header.h"
+#include "support/free_port.h"
 
 #define WITHIN_MS 10000
 
@@ -41,18 +42,6 @@ static struct told told;
 static struct server server;
 static char dir[] = "/tmp/lane-test-XXXXXX";
 static char url[300];
-
-static int free_port(void)
-{
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof(in);
-
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&in, sizeof(in)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&in, &n), 0);
-    close(fd);
-    return ntohs(in.sin_port);
-}
 
 static void start_server(struct server *s, const char *config)
 {

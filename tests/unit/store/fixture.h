@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "store/store.h"
+#include "support/free_port.h"
 
 enum { PATIENCE_MS = 15000, SEEN_MAX = 64 };
 
@@ -37,18 +38,6 @@ static unsigned seen_count;
 
 static struct loop *loop;
 static struct store *store;
-
-static inline int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
 
 static inline bool listens(void)
 {
