@@ -325,22 +325,41 @@ static bool is_candidate(const struct candidates *c, const struct worker *w)
     return c->held ? worker_holds(w, c->adapter) : worker_may_serve(w, c->adapter);
 }
 
+/* What it says of itself, unless it is the router that keeps it out. */
+static const char *state_of(const struct worker *w, enum worker_standing standing)
+{
+    switch (standing) {
+    case STANDING_EJECTED:
+    case STANDING_FULL:
+    case STANDING_OVERLOADED:
+        return worker_standing_name(standing);
+    case STANDING_UNKNOWN:
+    case STANDING_DRAINING:
+    case STANDING_BUSY:
+    case STANDING_FREE:
+        break;
+    }
+    return worker_state_name(w->state);
+}
+
 static void candidate(void *arg, struct worker *w)
 {
     struct candidates *c = arg;
     struct json *j = c->j;
+    enum worker_standing standing;
 
     if (!is_candidate(c, w))
         return;
     c->count++;
+    standing = worker_standing(w, c->now);
     json_object(j, NULL);
     json_text(j, "worker", worker_name(w));
     json_double(j, "load", (double)worker_load(w) / w->weight);
     json_int(j, "occupancy", worker_load_count(w));
     json_int(j, "capacity", w->capacity);
     json_int(j, "weight", w->weight);
-    json_text(j, "state", span_str(worker_state_name(w->state)));
-    json_bool(j, "free", worker_standing(w, c->now) == STANDING_FREE);
+    json_text(j, "state", span_str(state_of(w, standing)));
+    json_bool(j, "free", standing == STANDING_FREE);
     json_end_object(j);
 }
 

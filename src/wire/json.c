@@ -87,10 +87,17 @@ char *json_text_put(char *at, struct span value)
 {
     *at++ = '"';
     for (size_t i = 0; i < value.len;) {
-        if (value.len - i >= 8 && plain8(value.ptr + i)) {
+        size_t left = value.len - i;
+
+        if (left >= 8 && plain8(value.ptr + i)) {
             memcpy(at, value.ptr + i, 8);
             at += 8;
             i += 8;
+        } else if (left < 8 && value.len >= 8 && plain8(value.ptr + value.len - 8)) {
+            /* the end, and once more those before it: being plain, they stand there as they are */
+            memcpy(at + left - 8, value.ptr + value.len - 8, 8);
+            at += left;
+            i = value.len;
         } else if (plain1(value.ptr[i])) {
             *at++ = value.ptr[i++];
         } else {

@@ -227,6 +227,17 @@ class Advise(Case):
         self.assertEqual(2, sum(len(w.attempts) for w in self.workers))
         self.assertNoRecord("adv")
 
+    def test_says_what_keeps_a_worker_out(self):
+        self.ready(hold, serve)
+        self.workers[0].beat(capacity=1)
+        wait_for(lambda: self.fabric.known(self.router)["w1"]["capacity"] == 1, 5 * SLOW, "capacity 1")
+        self.client.start("echo.request.x", b"q", {"Waybill-Target": "w1"})
+        self.workers[0].next()
+        advice = self.client.request("echo.request.x", b"q", {"Waybill-Advise": "true"}).json()
+        states = {c["worker"]: (c["state"], c["free"]) for c in advice["candidates"]}
+        self.assertEqual({"w1": ("full", False), "w2": ("ready", True)}, states)
+        self.assertEqual("w2", advice["worker"])
+
     def test_fails_as_the_request_would(self):
         self.ready(serve)
         self.assertError(self.client.request("echo.request.x", b"q", {"Waybill-Advise": "true", "Waybill-Target": "w1/7"}), "bad_request")

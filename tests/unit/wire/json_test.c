@@ -75,6 +75,30 @@ START_TEST(texts_are_escaped_and_made_utf8)
 }
 END_TEST
 
+/* Eight bytes are looked at in one piece: a quote at each place of a text of each length. */
+START_TEST(a_quote_is_escaped_wherever_it_stands)
+{
+    for (size_t n = 1; n <= 40; n++) {
+        for (size_t at = 0; at <= n; at++) { /* n: none */
+            char text[64], want[64];
+            size_t w = 0;
+
+            want[w++] = '"';
+            for (size_t i = 0; i < n; i++) {
+                text[i] = i == at ? '"' : (char)('#' + i);
+                text[i] = i != at && text[i] == '\\' ? 'x' : text[i];
+                if (i == at)
+                    want[w++] = '\\';
+                want[w++] = text[i];
+            }
+            want[w++] = '"';
+            want[w] = '\0';
+            write_text(text, n, want);
+        }
+    }
+}
+END_TEST
+
 START_TEST(errors_stick)
 {
     struct json j;
@@ -99,6 +123,7 @@ int main(void)
 
     tcase_add_test(tcase, commas_nesting_and_scalars);
     tcase_add_test(tcase, texts_are_escaped_and_made_utf8);
+    tcase_add_test(tcase, a_quote_is_escaped_wherever_it_stands);
     tcase_add_test(tcase, errors_stick);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
