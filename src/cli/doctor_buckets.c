@@ -134,7 +134,7 @@ static void find_bucket(struct doctor *d, const struct wanted_bucket *b, bool is
     snprintf(subject, sizeof(subject), "$JS.API.STREAM.INFO.KV_%s", b->name);
     enum answer got = doctor_ask(d, subject, "", &info);
     int error = doctor_js_error(info);
-    snprintf(advice, sizeof(advice), "give these credentials the right to publish %s", subject);
+    snprintf(advice, sizeof(advice), "give these credentials the right to publish %.400s", subject);
     if (got == ANSWER_DENIED)
         doctor_find(d, VERDICT_WARN, "bucket", advice, "%s cannot be looked at: no right", b->name);
     else if (error == JS_NO_STREAM)

@@ -132,5 +132,47 @@ class Projects(unittest.TestCase):
             run("cmake", "-S", folder, "-B", os.path.join(folder, "build"), "-DCMAKE_PREFIX_PATH=" + self.prefix)
 
 
+@unittest.skipUnless(os.environ.get("NATSC_SRC"), "NATSC_SRC names no source tree of nats.c")
+class OtherNatsC(unittest.TestCase):
+    """Everything that stands on nats.c, with the nats.c of NATSC_SRC: a source tree, or a git directory of which HEAD is taken."""
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="waybill-natsc.")
+        self.addCleanup(shutil.rmtree, self.dir, True)
+
+    def source(self):
+        given = os.path.abspath(os.environ["NATSC_SRC"])
+        if os.path.exists(os.path.join(given, "CMakeLists.txt")):
+            return given
+        tree = os.path.join(self.dir, "source")
+        os.mkdir(tree)
+        run("sh", "-c", 'git -C "$1" archive HEAD | tar -x -C "$2"', "sh", given, tree)
+        return tree
+
+    def install(self):
+        prefix = os.path.join(self.dir, "natsc")
+        build = os.path.join(self.dir, "natsc-build")
+        run("cmake", "-G", "Ninja", "-S", self.source(), "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DNATS_BUILD_STREAMING=OFF",
+            "-DNATS_BUILD_EXAMPLES=OFF", "-DBUILD_TESTING=OFF", "-DNATS_BUILD_LIB_STATIC=OFF", "-DCMAKE_INSTALL_LIBDIR=lib",
+            "-DCMAKE_INSTALL_PREFIX=" + prefix)
+        run("cmake", "--build", build, "--target", "install", bound=300)
+        return prefix
+
+    def test_builds_and_serves(self):
+        prefix, build = self.install(), os.path.join(self.dir, "build")
+        env = {"PKG_CONFIG_PATH": os.path.join(prefix, "lib", "pkgconfig"), "LD_LIBRARY_PATH": os.path.join(prefix, "lib")}
+        version = run("pkg-config", "--modversion", "libnats", env=env).strip()
+        run("cmake", "-G", "Ninja", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Debug", env=env)
+        run("cmake", "--build", build, env=env, bound=600)
+        self.assertIn(prefix, run("ldd", os.path.join(build, "bin", "waybilld"), env=env))
+        print(run("ctest", "--test-dir", build, "--output-on-failure", "--timeout", "200", "-R", "unit.(client|store)", env=env, bound=600))
+        print("nats.c " + version)
+
+
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    program = unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2, exit=False)
+    result = program.result
+    if result.wasSuccessful() and result.testsRun == len(result.skipped):
+        print("skipped: " + ", ".join(sorted({why for _, why in result.skipped})))
+        sys.exit(77)
+    sys.exit(not result.wasSuccessful())
