@@ -6,6 +6,7 @@ from case import SLOW, Case, hold, wait_for
 IDLE_MAX = 6 * 1024 * 1024
 REQUEST_MAX = 1024  # besides the message itself
 REQUESTS = 20000
+AT_ONCE = 500
 PAYLOAD = b"q" * 128
 
 
@@ -33,8 +34,8 @@ class Memory(Case):
                                       {"Waybill-Request-Id": "memory-%05d" % n} if named else None)
             self.client.send(frame)
             sent += len(frame) - len(b"PUB   1000\r\n\r\n")
-        wait_for(lambda: int(self.router.metrics()["waybill_held_requests"]) == REQUESTS, 30,
-                 lambda: "%d requests in flight" % REQUESTS)
+            if (n + 1) % AT_ONCE == 0:  # else it is the links' buffers that are measured, as large as the load makes them
+                wait_for(lambda: int(self.router.metrics()["waybill_held_requests"]) == n + 1, 30, "%d requests in flight" % (n + 1))
         return (self.router.rss_bytes() - before - sent) / REQUESTS
 
     def test_a_request_in_flight(self):
