@@ -12,9 +12,9 @@ fi
 deploy/install-deps.sh --build-only || exit 1
 bin=${WAYBILL_BIN:-$PWD/build/release/bin}
 if [ ! -x "$bin/waybilld" ] || [ ! -x "$bin/waybill" ]; then
-    echo "Building Waybill ..."
+    echo "Building Waybill (a few minutes the first time) ..."
     log=$(mktemp)
-    if ! { cmake --preset release && cmake --build --preset release; } >"$log" 2>&1; then
+    if ! { cmake --preset release && cmake --build --preset release --target waybilld waybill; } >"$log" 2>&1; then
         tail -n 40 "$log" >&2
         rm -f "$log"
         echo "demo: the build failed" >&2
@@ -118,8 +118,7 @@ say "Twenty requests"
 ask 1 20
 
 say "Worker w2 is killed; requests go on"
-kill -KILL "$pid_w2"
-wait "$pid_w2" 2>/dev/null || true
+{ kill -KILL "$pid_w2" && wait "$pid_w2" || true; } 2>/dev/null # the shell has a word for it too
 ask 21 30
 
 say "Who served request demo-7? (waybill who demo-7 --service chat)"
@@ -130,7 +129,7 @@ recorded
 say "And a request that nobody made"
 waybill who demo-999 --service chat 2>&1 || true
 
-say "What the router knows now (waybill workers)"
+say "What the router knows now (waybill workers): ejected is who gets no requests for now"
 waybill workers
 
 say "Done. Everything the demo started is being stopped."

@@ -50,6 +50,9 @@ struct link {
 /* Connects as the `nats` CLI would. EXIT_FINE, or the exit code after a line on stderr. Once per
  * process. */
 int link_open(const struct common *common, struct link *link);
+/* The same; a server that is not there is waited for, until there is something to read at stop_fd:
+ * then EXIT_FINE, and link->nc is NULL. */
+int link_open_patiently(const struct common *common, struct link *link, int stop_fd);
 void link_close(struct link *link);
 
 /* The server's last refusal of this connection names this subject. Reads what has come in; flush

@@ -83,6 +83,12 @@ static void show_choice(const cJSON *advice, const char *chosen)
     screen_end();
 }
 
+static bool asks_policy(const char *reason)
+{
+    return strcmp(reason, "target") != 0 && strcmp(reason, "session") != 0 &&
+           strcmp(reason, "prefer") != 0;
+}
+
 static void show(const cJSON *advice)
 {
     const char *chosen = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(advice, "worker")),
@@ -91,7 +97,8 @@ static void show(const cJSON *advice)
     double routable = admin_number(advice, "routable");
     show_choice(advice, chosen);
     screen_add(STYLE_PLAIN, "  service %s, policy %s: ", admin_text(advice, "service"), policy);
-    screen_folded(2, word_of_policy(policy));
+    screen_folded(2, asks_policy(admin_text(advice, "reason")) ? word_of_policy(policy)
+                                                               : "it was not asked");
     screen_end();
     screen_add(STYLE_PLAIN, "  workers: %.0f discovered, %.0f routable, %.0f free",
                admin_number(advice, "discovered"), routable, admin_number(advice, "free"));

@@ -4,6 +4,7 @@
  * TLS that was asked for (tls:// or a CA or a certificate) is demanded of the server: nats.c alone
  * would also go on in clear. A lone message is written at once (SendAsap), and a lost link is
  * retried for ever. */
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +14,8 @@
 #include "cli/command.h"
 #include "wire/connection.h"
 #include "wire/subject.h"
+
+enum { PAUSE_MS = 500 }; /* between two tries to connect */
 
 #define SERVERS_MAX 32
 #define TEXT_MAX 4096
@@ -134,10 +137,12 @@ static bool take_prefix(const struct common *common, struct link *link)
     return false;
 }
 
-int link_open(const struct common *common, struct link *link)
+/* s: what nats.c says; NATS_OK too where it was not asked, which then has been said. */
+static int open_once(const struct common *common, struct link *link, natsStatus *s, char url[512])
 {
     char why[256] = "";
     *link = (struct link){0};
+    *s = NATS_OK;
     if (!take_prefix(common, link))
         return EXIT_USAGE;
     struct connection c = {.url = given(common->server),
@@ -156,17 +161,53 @@ int link_open(const struct common *common, struct link *link)
         fprintf(stderr, "waybill: %s is not supported by this tool\n",
                 c.nkey != NULL ? "an nkey" : "TLS first");
     else {
-        natsStatus s = connect_with(&c, &link->nc);
-        if (s == NATS_OK) {
+        snprintf(url, 512, "%s", c.url != NULL ? c.url : "nats://127.0.0.1:4222");
+        *s = connect_with(&c, &link->nc);
+        if (*s == NATS_OK) {
             link->inbox_prefix = c.inbox_prefix;
             c.inbox_prefix = NULL;
             code = EXIT_FINE;
-        } else
-            fprintf(stderr, "waybill: cannot connect to %s: %s\n",
-                    c.url != NULL ? c.url : "nats://127.0.0.1:4222", natsStatus_GetText(s));
+        }
     }
     connection_fini(&c);
     return code;
+}
+
+int link_open(const struct common *common, struct link *link)
+{
+    char url[512];
+    natsStatus s;
+    int code = open_once(common, link, &s, url);
+    if (s != NATS_OK)
+        fprintf(stderr, "waybill: cannot connect to %s: %s\n", url, natsStatus_GetText(s));
+    return code;
+}
+
+/* What may be well in a moment: the server is not there yet. */
+static bool is_early(natsStatus s)
+{
+    return s == NATS_NO_SERVER || s == NATS_TIMEOUT || s == NATS_IO_ERROR ||
+           s == NATS_CONNECTION_CLOSED;
+}
+
+int link_open_patiently(const struct common *common, struct link *link, int stop_fd)
+{
+    struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+    char url[512];
+    for (bool said = false;; said = true) {
+        natsStatus s;
+        int code = open_once(common, link, &s, url);
+        if (s == NATS_OK)
+            return code;
+        if (!is_early(s)) {
+            fprintf(stderr, "waybill: cannot connect to %s: %s\n", url, natsStatus_GetText(s));
+            return code;
+        }
+        if (!said)
+            fprintf(stderr, "waybill: waiting for %s: %s\n", url, natsStatus_GetText(s));
+        if (poll(&stop, 1, PAUSE_MS) > 0)
+            return EXIT_FINE;
+    }
 }
 
 void link_close(struct link *link)

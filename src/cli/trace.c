@@ -78,7 +78,13 @@ static void add_begin(struct timeline *t)
              adapter != NULL ? adapter : "");
     e = add(t, "chosen", NO_TIME);
     e->worker = text_or_null(r, "selected");
-    snprintf(e->text, sizeof(e->text), "by %s (%s)", policy, word_of_policy(policy));
+    /* the record's reason is that of the attempt that was answered */
+    if (cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(r, "tried")) > 0)
+        snprintf(e->text, sizeof(e->text), "first");
+    else if (strcmp(reason, "policy") != 0)
+        snprintf(e->text, sizeof(e->text), "%s", word_of_reason(reason));
+    else
+        snprintf(e->text, sizeof(e->text), "by %s (%s)", policy, word_of_policy(policy));
     cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(r, "tried"))
     {
         e = add(t, "tried", NO_TIME);

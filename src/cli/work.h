@@ -18,7 +18,7 @@ struct worker_args {
     int64_t stream, delay_ms, capacity, weight, ranks, interval_ms, count, epoch, die_after,
         progress, adapter_slots, load_ms, drain_ms, refuse_code, fail_code, retry_after_ms;
     double fail_rate, refuse_rate;
-    bool echo, no_heartbeat, hole;
+    bool echo, no_heartbeat, no_wait, hole;
 };
 
 struct job { /* a task on its way through its steps */

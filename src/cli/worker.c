@@ -50,6 +50,8 @@ static const struct option options[] = {
     {"epoch", 0, OPTION_INT, ARG(epoch), "N", "its epoch; 0: now in ms (0)", 0, 9007199254740991},
     {"no-heartbeat", 0, OPTION_FLAG, ARG(no_heartbeat), NULL,
      "send none: the routers list it as static", 0, 0},
+    {"no-wait", 0, OPTION_FLAG, ARG(no_wait), NULL,
+     "end where there is no NATS server, rather than wait for it", 0, 0},
     {"count", 'n', OPTION_INT, ARG(count), "N", "end after N served requests; 0: never (0)", 0,
      MANY},
     {"journal", 0, OPTION_TEXT, ARG(journal), "FILE",
@@ -165,8 +167,9 @@ static int run(const void *args_given, const struct words *rest)
     if (pipe(wake) != 0)
         return EXIT_NO_LINK;
     catch_signals(false);
-    int code = link_open(&args->common, &link);
-    if (code == EXIT_FINE) {
+    int code = args->no_wait ? link_open(&args->common, &link)
+                             : link_open_patiently(&args->common, &link, wake[0]);
+    if (link.nc != NULL) {
         if (work_init(&work, args, on_done, NULL))
             code = serve(args, &link, &work);
         else {

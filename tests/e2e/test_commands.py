@@ -148,6 +148,13 @@ class NoJetStream(Commands):
 
 
 class Trace(Commands):
+    def test_who_was_named_was_not_chosen_by_the_policy(self):
+        self.ready(serve)
+        self.served("t-9", **{"Waybill-Target": "w1"})
+        text = self.tool("trace", "t-9").stdout
+        self.assertIn("chosen    w1 the request named it", text)
+        self.assertNotIn("by least_loaded", text)
+
     def test_timeline_of_a_retried_request(self):
         script = Script(refuse(503), serve)
         self.ready(script, script)
@@ -332,6 +339,7 @@ class Explain(Commands):
         self.assertEqual(["WORKER", "STATE", "FREE", "LOAD", "OCCUPANCY", "CAPACITY", "WEIGHT"], text.splitlines()[3].split())
         self.assertEqual([chosen], [line.split()[1] for line in text.splitlines() if line.startswith("  ->")])
         self.assertTrue(self.explain("--target", "w2/1").startswith("w2 rank 1, for reason target: "))
+        self.assertIn("policy round_robin: it was not asked", self.explain("--target", "w2/1"))
         self.assertTrue(self.explain("-H", "Waybill-Target: w1").startswith("w1"), "a header")
         self.client.request("echo.request.x", b"q", {"Waybill-Session": "s", "Waybill-Target": "w2"})
         self.assertTrue(self.explain("--session", "s").startswith("w2"))

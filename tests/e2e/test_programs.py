@@ -110,6 +110,26 @@ class Worker(Case):
         self.start("--exec", "tr a-z A-Z")
         self.assertServed(self.client.request("echo.request.x", b"shout"), "w1", b"SHOUT")
 
+    def test_waits_for_its_server(self):
+        """Pasted together with the line that starts the server, it was gone before that listened."""
+        router = self.router = self.fabric.router()
+        self.fabric.stop_server()
+        worker = self.fabric.worker("w1", "--echo")
+        wait_for(lambda: "waiting for nats://" in worker.output(), 5 * SLOW, worker.output)
+        done = self.fabric.tool("worker", "--service", "echo", "--id", "w1", "--no-wait", user="echo-w1", check=False)
+        self.assertEqual((2, True), (done.returncode, "cannot connect to nats://" in done.stderr), done)
+        self.fabric.start_server()
+        router.wait_healthy(20)
+        self.fabric.wait_known(router, "w1")
+        self.assertServed(self.fabric.client().request("echo.request.x", b"q"), "w1")
+        self.assertEqual(1, worker.output().count("waiting for"))
+
+    def test_one_that_waits_for_its_server_can_be_stopped(self):
+        self.fabric.stop_server()
+        worker = self.fabric.worker("w1", "--echo")
+        wait_for(lambda: "waiting for nats://" in worker.output(), 5 * SLOW, worker.output)
+        self.assertEqual(0, worker.terminate())
+
     def test_exec_that_fails_is_an_error(self):
         self.start("--exec", "exit 3")
         answer = self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "exit"})

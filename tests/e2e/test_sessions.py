@@ -548,7 +548,11 @@ class OtherTime(Sessions):
         thread = threading.Thread(target=load)
         thread.start()
         try:
+            created = "bucket %s created" % SESSIONS
+            before = self.router.output().count(created)
             self.test.request("$JS.API.STREAM.DELETE.KV_" + SESSIONS, b"")
+            # nats-server 2.9.10 crashes on a STREAM.MSG.GET while the stream is being made.
+            wait_for(lambda: self.router.output().count(created) > before, 30 * SLOW, lambda: "another bucket\n" + self.router.tail())
             for name, worker in workers.items():
                 wait_for(lambda: (self.held(name)[0] or {}).get("worker") == worker, 30 * SLOW, lambda: "binding of " + name)
         finally:
