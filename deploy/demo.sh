@@ -64,7 +64,7 @@ port_open() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 free_port() {
     local port
     while :; do
-        port=$((20000 + RANDOM % 20000))
+        port=$((20000 + RANDOM % 12000)) # below the range of outgoing connections
         port_open "$port" || break
     done
     echo "$port"

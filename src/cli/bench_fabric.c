@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/rng.h"
 #include "cli/bench_load.h"
 #include "cli/bench_wire.h"
 
@@ -36,17 +37,22 @@ static void pause_ms(int ms)
     nanosleep(&t, NULL);
 }
 
+/* Below the range that the kernel takes the ports of outgoing connections from. -1: none. */
 static int free_port(void)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = -1;
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
-        getsockname(fd, (struct sockaddr *)&at, &len) == 0)
-        port = ntohs(at.sin_port);
-    if (fd >= 0)
-        close(fd);
-    return port;
+    for (int tries = 0; tries < 100; tries++) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+        uint16_t random;
+        rng_secure(&random, sizeof(random));
+        int port = 20000 + random % 12000, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        at.sin_port = htons((uint16_t)port);
+        bool good = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+        if (fd >= 0)
+            close(fd);
+        if (good)
+            return port;
+    }
+    return -1;
 }
 
 /* A child that dies with us; its output goes to DIR/NAME.log. argv NULL: returns 0 in the child. */

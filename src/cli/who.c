@@ -37,9 +37,12 @@ static void print_tried(const cJSON *record)
 
 static int print_record(const cJSON *record)
 {
-    static const char *const rows[] = {"outcome",     "policy",     "reason",  "selected",
-                                       "session",     "adapter",    "subject", "router",
-                                       "received_at", "finished_at"};
+    static const struct {
+        const char *name, *label;
+    } rows[] = {{"outcome", "outcome"},     {"policy", "policy"},   {"reason", "reason"},
+                {"selected", "selected"},   {"session", "session"}, {"adapter", "adapter"},
+                {"subject", "subject"},     {"router", "router"},   {"received_at", "received"},
+                {"finished_at", "finished"}};
     if (record == NULL) {
         fprintf(stderr, "waybill: the record is not JSON\n");
         return EXIT_ERROR_ANSWER;
@@ -53,14 +56,14 @@ static int print_record(const cJSON *record)
     screen_end();
     print_tried(record);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *text = admin_text(record, rows[i]);
-        if (!cJSON_IsString(cJSON_GetObjectItemCaseSensitive(record, rows[i])))
+        const char *text = admin_text(record, rows[i].name);
+        if (!cJSON_IsString(cJSON_GetObjectItemCaseSensitive(record, rows[i].name)))
             continue;
-        screen_add(STYLE_PLAIN, "  %-9s ", rows[i]);
+        screen_add(STYLE_PLAIN, "  %-9s ", rows[i].label);
         screen_add(i == 0 ? screen_style_of(text) : STYLE_PLAIN, "%s", text);
         screen_end();
     }
-    screen_add(STYLE_PLAIN, "  first answer after %.3f ms",
+    screen_add(STYLE_PLAIN, "  answered  after %.3f ms",
                admin_number(record, "first_reply_us") / 1000);
     screen_end();
     return EXIT_FINE;

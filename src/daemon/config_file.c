@@ -72,6 +72,24 @@ static void error_at(struct config_errors *errors, const char *text, size_t offs
     config_error(errors, "", "line %u, column %u: %s", line, column, what);
 }
 
+/* cJSON stops at the closing bracket then, or behind it, and says no more than that it stopped. */
+static bool is_comma_at_the_end(const char *text, size_t *where)
+{
+    for (size_t back = 0; back < 2 && back <= *where; back++) {
+        size_t at = *where - back;
+
+        if (text[at] != '}' && text[at] != ']')
+            continue;
+        while (at > 0 && strchr(" \t\r\n", text[at - 1]))
+            at--;
+        if (at > 0 && text[at - 1] == ',') {
+            *where = at - 1;
+            return true;
+        }
+    }
+    return false;
+}
+
 cJSON *config_text_parse(char *text, size_t len, struct config_errors *errors)
 {
     size_t where = 0;
@@ -87,7 +105,10 @@ cJSON *config_text_parse(char *text, size_t len, struct config_errors *errors)
     root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
     if (!root) {
         where = end ? (size_t)(end - text) : 0;
-        error_at(errors, text, where < len ? where : len, "expected JSON; this is not");
+        where = where < len ? where : len;
+        wrong = is_comma_at_the_end(text, &where) ? "a comma with nothing behind it"
+                                                  : "expected JSON; this is not";
+        error_at(errors, text, where, wrong);
         return NULL;
     }
     where = (size_t)(end - text);

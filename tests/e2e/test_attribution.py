@@ -85,7 +85,7 @@ class Writes(Case):
         tester = self.fabric.client("test")
         tester.request("$KV.%s.echo.del" % BUCKET, b"", {"KV-Operation": "DEL"})
         self.client.request("echo.request.x", b"q", {"Waybill-Request-Id": "del"})
-        wait_for(lambda: self.bucket.stored_for("del")[-1][2], 5 * SLOW, "the record over the marker")
+        wait_for(lambda: self.bucket.stored_for("del") and self.bucket.stored_for("del")[-1][2], 5 * SLOW, "the record over the marker")
 
     def test_off(self):
         self.ready(serve, router_options={"attribution": {"write": "off"}})

@@ -64,7 +64,7 @@ class RetryByRecord(Retries):
             self.assertServed(answer, "w1" if last == "w2" else "w2")
             self.assertKnown(answer)
             last = answer.get("Waybill-Worker")
-        wait_for(lambda: json.loads(self.bucket.stored_for("a")[-1][2])["worker"] == last, 10 * SLOW, "the last record")
+        wait_for(lambda: self.bucket.stored_for("a") and json.loads(self.bucket.stored_for("a")[-1][2])["worker"] == last, 10 * SLOW, "the last record")
         self.assertEqual({"avoid"}, {w.value["reason"] for w in self.bucket.of("a")[1:]})
         self.assertEqual((30, 0, 0), self.counts())
 

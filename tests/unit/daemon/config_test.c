@@ -419,6 +419,27 @@ START_TEST(comments_keep_lines_and_columns)
 }
 END_TEST
 
+START_TEST(a_comma_at_the_end_is_named_where_it_stands)
+{
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"{\"a\":1,}", "line 1, column 7: a comma with nothing behind it"},
+        {"{\n \"a\": {\"b\": 1, // last\n }}", "line 2, column 14: a comma with nothing behind it"},
+        {"{\"a\":[1,2 ,\n ]}", "line 1, column 11: a comma with nothing behind it"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[64];
+
+        snprintf(text, sizeof(text), "%s", cases[i].text);
+        ck_assert_ptr_null(config_text_parse(text, strlen(text), &errors));
+        ck_assert_str_eq(errors.items[0].text, cases[i].error);
+        clear();
+    }
+}
+END_TEST
+
 START_TEST(a_file_that_is_not_utf8_is_refused_with_its_place)
 {
     char value[] = "{\n \"services\": [\"\xff\"]}", comment[] = "{} // \xe9",
@@ -649,6 +670,7 @@ int main(void)
     tcase_add_test(tests, print_out_has_origins_and_no_secrets);
     tcase_add_test(tests, comments_keep_lines_and_columns);
     tcase_add_test(tests, a_file_that_is_not_utf8_is_refused_with_its_place);
+    tcase_add_test(tests, a_comma_at_the_end_is_named_where_it_stands);
     tcase_add_test(tests, table_is_sound);
     tcase_add_test(tests, schema_and_table_are_the_same);
     tcase_add_test(tests, a_static_worker_has_no_more_than_a_heartbeat_may_say);
