@@ -188,10 +188,7 @@ static void show_json(const struct rounds *all)
         }
     json_end_array(&j);
     json_end_object(&j);
-    if (json_status(&j) == WB_OK)
-        print_json(&text);
-    else
-        buf_fini(&text);
+    print_whole_json(&j, &text);
 }
 
 static int report(const struct workers_bench *o, const struct rounds *all)

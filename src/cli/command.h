@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "cli/options.h"
 #include "waybill/status.h"
+#include "wire/json.h"
 
 enum exit_code {
     EXIT_FINE = 0,
@@ -64,6 +65,8 @@ bool link_denied(const struct link *link, const char *subject);
 int exit_of(wb_status status, const char *what);
 /* Writes the JSON text and a newline to stdout, and frees it. */
 void print_json(struct buf *text);
+/* The same, but nothing if the writer failed. */
+void print_whole_json(const struct json *j, struct buf *text);
 
 #define OUTPUT_MAX (64u * 1024 * 1024)
 

@@ -255,3 +255,11 @@ void print_json(struct buf *text)
     fflush(stdout);
     buf_fini(text);
 }
+
+void print_whole_json(const struct json *j, struct buf *text)
+{
+    if (json_status(j) == WB_OK)
+        print_json(text);
+    else
+        buf_fini(text);
+}

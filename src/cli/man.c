@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/roff.h"
 #include "cli/commands.h"
 #include "waybill/version.h"
 
@@ -18,46 +19,14 @@ static const struct option options[] = {
     {"dir", 0, OPTION_TEXT, ARG(dir), "DIR", "write all pages into this directory", 0, 0},
 };
 
-/* Text as roff takes it: no line begins with a control character, dashes are those of a keyboard.
- */
-static void put(FILE *out, const char *text)
-{
-    bool begins = true;
-    for (; *text != '\0'; text++) {
-        if (begins && (*text == '.' || *text == '\''))
-            fputs("\\&", out);
-        if (*text == '\\')
-            fputs("\\e", out);
-        else if (*text == '-')
-            fputs("\\-", out);
-        else if (*text == '\'')
-            fputs("\\(aq", out);
-        else
-            fputc(*text, out);
-        begins = *text == '\n';
-    }
-}
-
 static void put_option(FILE *out, const struct option *o)
 {
-    fputs(".TP\n", out);
-    if (o->letter != '\0')
-        fprintf(out, "\\fB\\-%c\\fR, ", o->letter);
-    fputs("\\fB\\-\\-", out);
-    put(out, o->name);
-    fputs("\\fR", out);
-    if (o->value != NULL) {
-        fputs(" \\fI", out);
-        put(out, o->value);
-        fputs("\\fR", out);
-    }
-    fputc('\n', out);
-    put(out, o->help);
+    roff_option(out, o->letter, o->name, o->value, o->help);
     if (o->env != NULL)
         fprintf(out, " (%s)", o->env);
     if (o->choices != NULL && *o->choices != '@') {
         fputs("; one of: ", out);
-        put(out, o->choices);
+        roff_text(out, o->choices);
     }
     fputc('\n', out);
 }
@@ -86,7 +55,7 @@ static void put_exits(FILE *out)
     fputs(".SH EXIT STATUS\n", out);
     for (unsigned i = 0; i < exit_row_count; i++) {
         fprintf(out, ".TP\n.B %d\n", exit_rows[i].code);
-        put(out, exit_rows[i].meaning);
+        roff_text(out, exit_rows[i].meaning);
         fputc('\n', out);
     }
 }
@@ -103,9 +72,9 @@ static void put_examples(FILE *out, const char *lines)
         snprintf(how, sizeof(how), "%.*s", (int)rest, lines);
         lines += rest + 1;
         fputs(".PP\n", out);
-        put(out, what);
+        roff_text(out, what);
         fputs("\n.PP\n.nf\n.RS\n", out);
-        put(out, how);
+        roff_text(out, how);
         fputs("\n.RE\n.fi\n", out);
     }
 }
@@ -113,11 +82,11 @@ static void put_examples(FILE *out, const char *lines)
 static void put_head(FILE *out, const char *name, const char *summary)
 {
     fputs(".TH \"", out);
-    put(out, name);
+    roff_text(out, name);
     fprintf(out, "\" 1 \"\" \"Waybill %s\" \"Waybill\"\n.SH NAME\n", WB_VERSION);
-    put(out, name);
+    roff_text(out, name);
     fputs(" \\- ", out);
-    put(out, summary);
+    roff_text(out, summary);
     fputs("\n.SH SYNOPSIS\n", out);
 }
 
@@ -128,9 +97,9 @@ static void put_page(FILE *out, const struct command *c)
     snprintf(name, sizeof(name), "waybill-%s", c->name);
     put_head(out, name, c->summary);
     fprintf(out, "\\fBwaybill %s\\fR ", c->name);
-    put(out, c->words);
+    roff_text(out, c->words);
     fputs("\n.SH DESCRIPTION\n", out);
-    put(out, c->about != NULL ? c->about : c->summary);
+    roff_text(out, c->about != NULL ? c->about : c->summary);
     fputc('\n', out);
     put_options(out, "OPTIONS", &own);
     put_options(out, "COMMON OPTIONS", &common_options);
@@ -151,7 +120,7 @@ static void put_main_page(FILE *out)
           out);
     for (unsigned i = 0; i < command_count; i++) {
         fprintf(out, ".TP\n.BR waybill\\-%s (1)\n", commands[i]->name);
-        put(out, commands[i]->summary);
+        roff_text(out, commands[i]->summary);
         fputc('\n', out);
     }
     put_options(out, "COMMON OPTIONS", &common_options);

@@ -105,10 +105,7 @@ static void show_json(const wb_result *r, wb_status status, bool is_end)
         json_text(&j, "data", span_of(data, len));
     }
     json_end_object(&j);
-    if (json_status(&j) == WB_OK)
-        print_json(&text);
-    else
-        buf_fini(&text);
+    print_whole_json(&j, &text);
 }
 
 static void show_error(const wb_result *r, wb_status status)

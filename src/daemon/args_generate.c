@@ -2,46 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/roff.h"
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "waybill/version.h"
 
-/* Text as roff takes it: no line begins with a control character, dashes are those of a keyboard.
- */
-static void put_roff(FILE *out, const char *text)
-{
-    bool begins = true;
-
-    for (; *text; text++) {
-        if (begins && (*text == '.' || *text == '\''))
-            fputs("\\&", out);
-        if (*text == '\\')
-            fputs("\\e", out);
-        else if (*text == '-')
-            fputs("\\-", out);
-        else if (*text == '\'')
-            fputs("\\(aq", out);
-        else
-            fputc(*text, out);
-        begins = *text == '\n';
-    }
-}
-
 static void man_option(const struct option_row *row, FILE *out)
 {
-    fputs(".TP\n", out);
-    if (row->letter)
-        fprintf(out, "\\fB\\-%c\\fR, ", row->letter);
-    fputs("\\fB\\-\\-", out);
-    put_roff(out, row->name);
-    fputs("\\fR", out);
-    if (row->argument) {
-        fputs(*row->argument == '[' ? "\\fI" : " \\fI", out);
-        put_roff(out, row->argument);
-        fputs("\\fR", out);
-    }
-    fputc('\n', out);
-    put_roff(out, row->help);
+    roff_option(out, row->letter, row->name, row->argument, row->help);
     fputc('\n', out);
 }
 
@@ -69,7 +37,7 @@ static void man_keys(FILE *out)
 
         line += strspn(line, " ");
         fputs(key ? ".TP\n\\fB" : "", out);
-        put_roff(out, line);
+        roff_text(out, line);
         fputs(key ? "\\fR\n" : "\n.br\n", out);
     }
     free(text);

@@ -2,6 +2,7 @@
 #include "lane/header.h"
 
 #include "base/check.h"
+#include "base/swar.h"
 
 #define VERSION_LINE "NATS/1.0"
 #define VERSION_LEN (sizeof(VERSION_LINE) - 1)
@@ -204,21 +205,15 @@ static void add(struct header_writer *w, struct span name, struct span value)
     buf_grew(w->out, n);
 }
 
-/* Eight bytes at a time: the classic test of a zero byte. Which byte of a word it was does not
- * matter here. */
 static bool has_line_end(struct span value)
 {
-    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
     uint64_t found = 0;
     size_t i = 0;
 
     for (; i + 8 <= value.len; i += 8) {
-        uint64_t word, cr, lf;
+        uint64_t word = swar_load(value.ptr + i);
 
-        memcpy(&word, value.ptr + i, 8);
-        cr = word ^ ones * '\r';
-        lf = word ^ ones * '\n';
-        found |= ((cr - ones) & ~cr & tops) | ((lf - ones) & ~lf & tops);
+        found |= swar_has(word, '\r') | swar_has(word, '\n');
     }
     for (; i < value.len; i++)
         found |= value.ptr[i] == '\r' || value.ptr[i] == '\n';

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/swar.h"
 #include "lane/inner.h"
 #include "lane/parser.h"
 
@@ -56,20 +57,16 @@ static char *put_number(char *at, uint64_t value)
     return at;
 }
 
-/* No blank, control or DEL anywhere, eight bytes at a time: the classic test of a byte below n,
- * which is exact for "any". */
+/* No blank, control or DEL anywhere. */
 static bool is_clean(struct span text)
 {
-    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
     uint64_t bad = 0;
     size_t i = 0;
 
     for (; i + 8 <= text.len; i += 8) {
-        uint64_t word, del;
+        uint64_t word = swar_load(text.ptr + i);
 
-        memcpy(&word, text.ptr + i, 8);
-        del = word ^ ones * 0x7f;
-        bad |= ((word - ones * 0x21) & ~word & tops) | ((del - ones) & ~del & tops);
+        bad |= swar_below(word, 0x21) | swar_has(word, 0x7f);
     }
     for (; i < text.len; i++)
         bad |= (unsigned char)text.ptr[i] < 0x21 || text.ptr[i] == 0x7f;

@@ -4,23 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/swar.h"
 #include "wire/json_text.h"
 #include "wire/utf8.h"
-
-#define ONES 0x0101010101010101ULL
-#define HIGHS 0x8080808080808080ULL
 
 /* True if none of eight bytes is a control, a quote, a backslash or not ASCII. */
 static inline bool plain8(const char *at)
 {
-    uint64_t w, quote, slash;
+    uint64_t w = swar_load(at);
 
-    memcpy(&w, at, sizeof(w));
-    quote = w ^ (ONES * '"');
-    slash = w ^ (ONES * '\\');
-    return !(
-        (w | ((w - ONES * 0x20) & ~w) | ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash)) &
-        HIGHS);
+    return !((w & SWAR_TOPS) | swar_below(w, 0x20) | swar_has(w, '"') | swar_has(w, '\\'));
 }
 
 static inline bool plain1(char c)

@@ -17,9 +17,8 @@ import jsonschema
 
 from case import PREFIX, SLOW, Case, Script, hold, refuse, serve, wait_for
 from support import cluster
-from support.bucket import Bucket
 from support.cluster import BUCKET, SESSIONS, Process, operator_permissions, program, router_permissions, user
-from test_places import ClusterFabric
+from test_places import OnCluster
 
 FINE, USAGE, NO_LINK, NOTHING, ERROR, UNHEALTHY = 0, 1, 2, 3, 4, 5
 HOUR_S = 3600
@@ -568,18 +567,8 @@ class Doctor(Commands):
             self.tool("doctor", *argv, code=USAGE)
 
 
-class OnThreeServers(Commands):
+class OnThreeServers(OnCluster, Commands):
     """The tool knows the first one, which stays."""
-
-    def setUp(self):
-        self.fabric = ClusterFabric()
-        self.addCleanup(self._close)
-        self.fabric.start_others()
-        self.bucket = Bucket(self.fabric.client("test"))
-        self.router = self.fabric.router(attribution={"replicas": 3})
-        self.fabric.raw_worker("w1", serve, known_to=[self.router])
-        self.client = self.fabric.client()
-        wait_for(lambda: re.search("bucket %s (created|bound)" % BUCKET, self.router.output()), 60 * SLOW, lambda: "the bucket\n" + self.router.tail())
 
     def told(self, request_id):
         done = self.fabric.tool("who", request_id, "--json", user="operator", check=False)

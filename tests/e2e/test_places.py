@@ -52,7 +52,9 @@ class ClusterFabric(Fabric):
             self.port = port
 
 
-class Learned(Case):
+class OnCluster:
+    """For a Case: the fabric, a router told of the first server alone, and its bucket there with three replicas."""
+
     def setUp(self):
         self.fabric = ClusterFabric()
         self.addCleanup(self._close)
@@ -63,6 +65,11 @@ class Learned(Case):
         self.client = self.fabric.client()
         wait_for(lambda: re.search("bucket %s (created|bound)" % self.bucket.name, self.router.output()), 60 * SLOW,
                  lambda: "the bucket\n" + self.router.tail())
+
+
+class Learned(OnCluster, Case):
+    def setUp(self):
+        super().setUp()
         self.served("before")
 
     def served(self, request_id):

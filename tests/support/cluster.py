@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import random
 import socket
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ import urllib.request
 
 from . import servers
 from .nats import Client
+from .ports import free_port
 from .waiting import wait_for
 
 ROOT = servers.ROOT
@@ -38,19 +38,6 @@ def program(name):
 def server_binary():
     given = os.environ.get("WAYBILL_NATS_SERVER")
     return given or servers.find()[0][1]
-
-
-def free_port():
-    """Below the range that the kernel takes the ports of outgoing connections from: one of those could take it first."""
-    for _ in range(100):
-        port = random.randrange(20000, 32000)
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-    raise RuntimeError("no free port")
 
 
 # -- permissions -----------------------------------------------------------------------------------------------------

@@ -4,15 +4,14 @@ import collections
 import contextlib
 import json
 import os
-import random
 import re
-import socket
 import subprocess
 import threading
 import time
 
 from . import engine, servers
 from .nats import Client
+from .ports import free_port
 from .waiting import TooLate, wait_for
 
 PLACE = os.path.join(servers.ROOT, "deploy", "compose")
@@ -45,23 +44,12 @@ class Follower(threading.Thread):
         self.process.stdout.close()
 
 
-def quiet_port():
-    """A free port below those that the kernel gives to connections: the project takes it only when its images are there, and again at each start."""
-    for port in random.sample(range(20000, 32000), 100):
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-    raise AssertionError("no free port")
-
-
 class Project:
     def __init__(self, folder, command, image):
         self.folder, self.command, self.name = os.path.join(PLACE, folder), command, "waybill-test-" + folder
         self.followers = {}
-        self.nats_port, self.monitor_port = quiet_port(), quiet_port()
+        # The project takes them only when its images are there, and again at each start.
+        self.nats_port, self.monitor_port = free_port(), free_port()
         self.env = dict(os.environ, COMPOSE_PROJECT_NAME=self.name, WAYBILL_IMAGE=image, DOCKER_BUILDKIT="0",
                         COMPOSE_HTTP_TIMEOUT="180", WAYBILL_NATS_PORT=str(self.nats_port), WAYBILL_MONITOR_PORT=str(self.monitor_port))
 
